@@ -1,0 +1,87 @@
+"""`load`: an MJCF file and an engine's name -> an `Engine`."""
+
+from __future__ import annotations
+
+import copy
+import difflib
+import importlib
+import importlib.util
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, get_args
+
+import jax
+import mujoco
+
+from mjxgym.physics.data import ARRAYS
+from mjxgym.physics.engine import Engine
+from mjxgym.physics.names import Names
+
+EngineName = Literal["warp", "jax", "c"]
+_MODULES: dict[EngineName, str] = {"warp": "warp", "jax": "mjx", "c": "native"}
+
+
+def resolve(engine: str = "auto") -> EngineName:
+    """The engine that `engine` (auto, warp, jax or c) means on this machine.
+
+    auto = warp on CUDA where Warp is installed, jax on any other accelerator, c on CPU. RuntimeError, with what to
+    install, where the engine cannot run here.
+    """
+    backend = jax.default_backend()
+    has_warp = importlib.util.find_spec("warp") is not None
+    if engine == "auto":
+        if backend == "cpu":
+            return "c"
+        return "warp" if backend == "gpu" and has_warp else "jax"
+    if engine == "warp":
+        if not has_warp:
+            raise RuntimeError("engine=warp needs Warp: pip install -e '.[warp]', or choose engine=jax or engine=c")
+        if backend not in ("cpu", "gpu"):
+            raise RuntimeError(f"engine=warp runs on CUDA and CPU, not on {backend}; choose engine=jax")
+        return "warp"
+    if engine == "jax":
+        return "jax"
+    if engine == "c":
+        return "c"
+    near = difflib.get_close_matches(engine, ("auto", *get_args(EngineName)), n=1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    raise RuntimeError(f"engine={engine!r} is not one of auto, warp, jax, c{hint}")
+
+
+def models_dir() -> Path:
+    """The folder of the models that come with mjxgym: beside the package in a checkout, inside it in a wheel."""
+    package = Path(__file__).parents[1]
+    inside = package / "models"
+    return inside if inside.is_dir() else package.parent / "models"
+
+
+def read_model(path: str | Path) -> mujoco.MjModel:
+    """Compile an MJCF; `path` is relative to `models_dir()` or any file. FileNotFoundError, ValueError if it is bad."""
+    given = Path(path).expanduser()
+    candidates = [given] if given.is_absolute() else [models_dir() / given, given]
+    found = next((candidate for candidate in candidates if candidate.is_file()), None)
+    if found is None:
+        looked = " and ".join(str(candidate) for candidate in candidates)
+        raise FileNotFoundError(f"no model file at {looked}; env.model takes a path under models/ or any MJCF file")
+    try:
+        return mujoco.MjModel.from_xml_path(str(found))
+    except ValueError as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(f"{found} is not a model MuJoCo can compile: {reason}") from error
+
+
+def load(model: str | Path | mujoco.MjModel, engine: str = "auto", arrays: Sequence[str] = ARRAYS) -> Engine:
+    """An engine for the model: a path under models/, the path of any MJCF file, or a compiled model (copied).
+
+    `arrays` are the derived arrays of `Data` that will be read, all by default; the others will be None.
+    """
+    for array in arrays:
+        if array not in ARRAYS:
+            near = difflib.get_close_matches(array, ARRAYS, n=1)
+            hint = f"; did you mean {near[0]}?" if near else f"; those are {', '.join(ARRAYS)}"
+            raise ValueError(f"arrays: {array!r} is not a derived array of physics.Data{hint}")
+    name = resolve(engine)
+    source = "the given model" if isinstance(model, mujoco.MjModel) else str(model)
+    mj_model = copy.copy(model) if isinstance(model, mujoco.MjModel) else read_model(model)
+    maker = importlib.import_module(f"mjxgym.physics.{_MODULES[name]}")  # imported when asked for: Warp is optional
+    return maker.make(mj_model, Names(mj_model, source), tuple(name for name in ARRAYS if name in arrays))

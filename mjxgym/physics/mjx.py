@@ -1,0 +1,126 @@
+"""Engine `jax`: MJX in pure JAX. For TPU and AMD, for gradients, and bitwise repeatable on CPU.
+
+Between control steps a world keeps only what the next one depends on; everything derived is recomputed inside, where
+XLA drops what nobody reads. Compile time and step time follow the number of *possible* contacts.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import mujoco
+from jax import Array
+from mujoco import mjx
+from mujoco.mjx._src import forward as stages
+from mujoco.mjx._src import sensor
+
+from mjxgym.physics import limits
+from mjxgym.physics.data import ARRAYS, Data, Overflow
+from mjxgym.physics.engine import Stage
+from mjxgym.physics.limits import Limits
+from mjxgym.physics.mjx_settings import mjx_settings
+from mjxgym.physics.names import Names
+from mjxgym.tree import Record, static
+
+
+class Kept(NamedTuple):
+    """What a world carries from one control step to the next, besides what everybody may read."""
+
+    qacc_warmstart: Array  # [nv] where the constraint solver starts
+
+
+class Mjx(Record):
+    """MJX's own JAX implementation behind the `Engine` protocol. `model`'s arrays are leaves, so jit takes them in."""
+
+    model: mjx.Model
+    limits: Limits
+    names: Names = static()
+    arrays: tuple[str, ...] = static()
+    sim_dt: float = static()
+
+    @property
+    def name(self) -> str:
+        return "jax"
+
+    def place(self, qpos: Array, qvel: Array, ctrl: Array | None = None, act: Array | None = None) -> Data:
+        """See `Engine.place`."""
+        with mjx_settings():
+            blank = mjx.make_data(self.model)
+            ctrl = blank.ctrl if ctrl is None else ctrl
+            act = blank.act if act is None else act
+            return self._public(_forward(self.model, blank.replace(qpos=qpos, qvel=qvel, act=act, ctrl=ctrl)))
+
+    def advance(
+        self,
+        data: Data,
+        ctrl: Array,
+        substeps: int,
+        refresh: Stage = "none",
+        qfrc_applied: Array | None = None,
+        xfrc_applied: Array | None = None,
+    ) -> Data:
+        """See `Engine.advance`."""
+        inner = mjx.make_data(self.model)
+        inner = inner.replace(
+            time=data.time,
+            qpos=data.qpos,
+            qvel=data.qvel,
+            act=data.act,
+            ctrl=ctrl,
+            qacc_warmstart=data.private.qacc_warmstart,
+            qfrc_applied=inner.qfrc_applied if qfrc_applied is None else qfrc_applied,
+            xfrc_applied=inner.xfrc_applied if xfrc_applied is None else xfrc_applied,
+        )
+        with mjx_settings():
+            inner = jax.lax.fori_loop(0, substeps, lambda _, d: _step(self.model, d), inner)
+            return self._public(self._refresh(inner, refresh))
+
+    def _refresh(self, inner: mjx.Data, stage: Stage) -> mjx.Data:
+        if stage != "none":
+            inner = sensor.sensor_pos(self.model, stages.fwd_position(self.model, inner))
+        if stage == "velocity":
+            inner = sensor.sensor_vel(self.model, stages.fwd_velocity(self.model, inner))
+        return inner
+
+    def _public(self, inner: mjx.Data) -> Data:
+        never = jnp.zeros((), bool)  # contact slots are static here: nothing can overflow
+        asked = {name: getattr(inner, name) if name in self.arrays else None for name in ARRAYS}
+        return Data(
+            time=inner.time,
+            qpos=inner.qpos,
+            qvel=inner.qvel,
+            act=inner.act,
+            ctrl=inner.ctrl,
+            **asked,
+            overflow=Overflow(*(never,) * len(Overflow._fields)),
+            private=Kept(inner.qacc_warmstart),
+        )
+
+
+def make(model: mujoco.MjModel, names: Names, arrays: tuple[str, ...]) -> Mjx:
+    """Put a compiled model into MJX. NotImplementedError names a feature MJX's JAX code lacks."""
+    try:
+        placed = mjx.put_model(model, impl="jax")
+    except NotImplementedError as error:
+        raise NotImplementedError(f"{names.source} needs what engine=jax lacks ({error}); use warp or c") from error
+    sim_dt = float(model.opt.timestep)
+    return Mjx(model=placed, limits=limits.of_model(model), names=names, arrays=arrays, sim_dt=sim_dt)
+
+
+def _forward(model: mjx.Model, data: mjx.Data) -> mjx.Data:
+    data = mjx.forward(model, data)
+    if data._impl.efc_J.size == 0:  # without constraints MJX returns before its acceleration sensors
+        data = sensor.sensor_acc(model, data)
+    return data
+
+
+def _step(model: mjx.Model, data: mjx.Data) -> mjx.Data:
+    """`mjx.step` with the sensors that it leaves out."""
+    integrate = {
+        mujoco.mjtIntegrator.mjINT_EULER: stages.euler,
+        mujoco.mjtIntegrator.mjINT_RK4: stages.rungekutta4,
+        mujoco.mjtIntegrator.mjINT_IMPLICITFAST: stages.implicit,
+    }[mujoco.mjtIntegrator(int(model.opt.integrator))]
+    return integrate(model, _forward(model, data))
