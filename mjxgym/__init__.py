@@ -1,9 +1,9 @@
 """mjxgym: thousands of MuJoCo worlds, their rewards and PPO as one compiled XLA step, in pure functions.
 
-    import jax, mjxgym
-    env = mjxgym.make("ant")
-    state = jax.vmap(env.reset)(jax.random.split(jax.random.key(0), 64))
-    state = jax.jit(jax.vmap(env.step))(state, actions)      # actions [64, env.action_size]
+import jax, mjxgym
+env = mjxgym.make("ant")
+state = jax.vmap(env.reset)(jax.random.split(jax.random.key(0), 64))
+state = jax.jit(jax.vmap(env.step))(state, actions)      # actions [64, env.action_size]
 """
 
 from typing import Any

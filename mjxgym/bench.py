@@ -34,7 +34,7 @@ from rich.table import Table
 
 from mjxgym import cache, config, machine, ppo
 from mjxgym.config import TrainConfig
-from mjxgym.env import State, VecEnv, reset_done
+from mjxgym.env import State, VecEnv, reset_done, select
 from mjxgym.ppo.rollout import Worlds, rollout
 from mjxgym.train import Built, build
 
@@ -134,12 +134,7 @@ def _physics_loop(num_steps: int, vec: VecEnv, states: State, key: Array) -> Arr
         now, step_key = inputs
         action = jax.random.uniform(step_key, (num_envs, env.action_size), minval=-1.0)
         data = jax.vmap(lambda data, ctrl: env.physics.advance(data, ctrl, env.config.substeps))(data, action)
-        over = dies_at == now % LIFETIME
-
-        def renew(new: Array, old: Array) -> Array:
-            return jnp.where(over.reshape(over.shape + (1,) * (old.ndim - 1)), new, old)
-
-        return jax.tree.map(renew, states.data, data), None
+        return select(dies_at == now % LIFETIME, states.data, data), None
 
     inputs = jnp.arange(num_steps), jax.random.split(key, num_steps)
     data, _ = jax.lax.scan(step, states.data, inputs)

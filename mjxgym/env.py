@@ -6,13 +6,15 @@ episode survives its end). Axes: B envs; everything is unbatched unless it says 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
 from mjxgym.tree import Record
+
+T = TypeVar("T")
 
 
 class Nonfinite(NamedTuple):
@@ -128,9 +130,13 @@ def quarantine(before: State, after: State) -> State:
 
 def reset_done(states: State, fresh: State) -> State:
     """Where an episode ended, the whole of `fresh`; elsewhere `states`. Both [B, ...]; each env has its own start."""
+    return select(states.done, fresh, states)
 
-    def choose(new: Array, old: Array) -> Array:
-        mask = states.done.reshape(states.done.shape + (1,) * (old.ndim - states.done.ndim))
-        return jnp.where(mask, new, old)
 
-    return jax.tree.map(choose, fresh, states)
+def select(mask: Array, chosen: T, other: T) -> T:
+    """Leaf by leaf, rows of `chosen` where `mask` [B], else of `other`."""
+
+    def leaf(new: Array, old: Array) -> Array:
+        return jnp.where(mask.reshape(mask.shape + (1,) * (old.ndim - mask.ndim)), new, old)
+
+    return jax.tree.map(leaf, chosen, other)

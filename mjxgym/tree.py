@@ -1,11 +1,14 @@
-"""`Record`: frozen dataclasses that JAX can carry."""
+"""`Record`: frozen dataclasses that JAX can carry; and many small arrays carried as one."""
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any, Self, dataclass_transform
 
 import jax
+import jax.numpy as jnp
+from jax import Array
 
 
 def static(**kwargs: Any) -> Any:
@@ -29,3 +32,35 @@ class Record:
     def replace(self, **changes: Any) -> Self:
         """A copy with some fields changed; an unknown name is a TypeError."""
         return dataclasses.replace(self, **changes)  # type: ignore[type-var]
+
+
+def pack(tree: Any, axes: int = 1) -> dict[str, Array]:
+    """The leaves of each dtype side by side in one array, {dtype: [*lead, n]}; all share `axes` leading axes.
+
+    A loop that carries, selects or stores many small leaves pays for each of them; packed, for a few. `unpack` is the
+    way back, and costs nothing where a compiler can read the slices in place.
+    """
+    groups: dict[str, list[Array]] = {}
+    for leaf in jax.tree.leaves(tree):
+        data = jax.random.key_data(leaf) if _is_key(leaf) else leaf
+        groups.setdefault(str(data.dtype), []).append(data.reshape(*data.shape[:axes], -1))
+    return {name: jnp.concatenate(parts, axis=-1) for name, parts in groups.items()}
+
+
+def unpack(packed: dict[str, Array], like: Any, axes: int = 1) -> Any:
+    """The tree that was packed. `like` has its structure, dtypes and, after its own `axes` leading axes, shapes."""
+    leaves, structure = jax.tree.flatten(like)
+    used = dict.fromkeys(packed, 0)
+    found = []
+    for leaf in leaves:
+        data = jax.random.key_data(leaf) if _is_key(leaf) else leaf
+        shape, name = data.shape[axes:], str(data.dtype)
+        start, used[name] = used[name], used[name] + math.prod(shape)
+        rows = packed[name][..., start : used[name]]
+        rows = rows.reshape(*rows.shape[:-1], *shape)
+        found.append(jax.random.wrap_key_data(rows, impl=jax.random.key_impl(leaf)) if _is_key(leaf) else rows)
+    return jax.tree.unflatten(structure, found)
+
+
+def _is_key(leaf: Array) -> bool:
+    return jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)

@@ -76,5 +76,5 @@ class Data(Record):
     actuator_force: Array  # [nu]
     qfrc_actuator: Array  # [nv]
     sensordata: Array  # [nsensordata], sensors one after another (see `Names.sensor`)
-    overflow: Overflow
+    overflow: Any  # `Overflow`, or () on engines that have no buffers to fill
     private: Any  # what the engine needs to go on exactly; nobody else looks inside

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import mujoco
 from jax import Array
 from mujoco import mjx
@@ -17,7 +16,7 @@ from mujoco.mjx._src import forward as stages
 from mujoco.mjx._src import sensor
 
 from mjxgym.physics import limits
-from mjxgym.physics.data import ARRAYS, Data, Overflow
+from mjxgym.physics.data import ARRAYS, Data
 from mjxgym.physics.engine import Stage
 from mjxgym.physics.limits import Limits
 from mjxgym.physics.mjx_settings import mjx_settings
@@ -85,7 +84,6 @@ class Mjx(Record):
         return inner
 
     def _public(self, inner: mjx.Data) -> Data:
-        never = jnp.zeros((), bool)  # contact slots are static here: nothing can overflow
         asked = {name: getattr(inner, name) if name in self.arrays else None for name in ARRAYS}
         return Data(
             time=inner.time,
@@ -94,7 +92,7 @@ class Mjx(Record):
             act=inner.act,
             ctrl=inner.ctrl,
             **asked,
-            overflow=Overflow(*(never,) * len(Overflow._fields)),
+            overflow=(),
             private=Kept(inner.qacc_warmstart),
         )
 

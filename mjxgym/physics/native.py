@@ -22,7 +22,7 @@ from jax import Array
 from mujoco import batch
 
 from mjxgym.physics import limits
-from mjxgym.physics.data import ARRAYS, Data, Overflow
+from mjxgym.physics.data import ARRAYS, Data
 from mjxgym.physics.engine import Stage
 from mjxgym.physics.limits import Limits
 from mjxgym.physics.names import Names
@@ -181,8 +181,7 @@ class Native(Record):
             size = int(np.prod(shape))
             fields[name] = floats[at : at + size].reshape(shape)
             at += size
-        never = jnp.zeros((), bool)
-        return Data(**fields, ctrl=ctrl, overflow=Overflow(*(never,) * len(Overflow._fields)), private=row)
+        return Data(**fields, ctrl=ctrl, overflow=(), private=row)
 
 
 def make(model: mujoco.MjModel, names: Names, arrays: tuple[str, ...]) -> Native:

@@ -9,6 +9,7 @@ in order on one stream.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 from collections.abc import Callable
@@ -41,6 +42,7 @@ class Scratch(NamedTuple):
     """Warp's side of one batch on one device. Its contents between calls mean nothing."""
 
     model: Any  # mjw.Model
+    blind: Any  # the same without sensors, for substeps whose readings nobody sees
     data: Any  # mjw.Data
 
 
@@ -63,8 +65,11 @@ class Host:
                     placed = mjw.put_model(self.model)
                     placed.opt.warn_overflow = 0  # bits are still recorded; printing would stop the GPU
                     self._models[device] = placed
+                model = self._models[device]
+                blind = model.opt.disableflags | mujoco.mjtDisableBit.mjDSBL_SENSOR.value
                 made = Scratch(
-                    self._models[device],
+                    model,
+                    dataclasses.replace(model, opt=dataclasses.replace(model.opt, disableflags=blind)),
                     mjw.make_data(
                         self.model,
                         nworld=num_worlds,
@@ -72,7 +77,8 @@ class Host:
                         njmax=self.sizes.constraints,
                     ),
                 )
-                mjw.step(*made)
+                mjw.step(made.model, made.data)
+                mjw.step(made.blind, made.data)
                 self._scratch[key] = made
         return self._scratch[key]
 
@@ -87,14 +93,14 @@ class Host:
         def run(*arrays: wp.array) -> None:
             given = dict(zip((*state, *inputs), arrays, strict=False))
             outputs = arrays[len(given) :]
-            model, data = self.scratch(str(arrays[0].device), num_worlds)
+            model, blind, data = self.scratch(str(arrays[0].device), num_worlds)
             for name, array in given.items():
                 setattr(data, name, array)  # kernels work on XLA's own buffers
             data.overflow.zero_()
             if substeps == 0:
                 mjw.forward(model, data)
-            for _ in range(substeps):
-                mjw.step(model, data)
+            for substep in range(substeps):
+                mjw.step(blind if substep + 1 < substeps else model, data)
             if stage != "none":
                 mjw.fwd_position(model, data)
                 mjw.sensor_pos(model, data)

@@ -9,11 +9,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from mjxgym.env import VecEnv
+from mjxgym.env import VecEnv, select
 from mjxgym.ppo.config import PPOConfig
 from mjxgym.ppo.networks import Networks
 from mjxgym.ppo.normalise import Moments, normalise
-from mjxgym.ppo.rollout import where
 
 
 class Episodes(NamedTuple):
@@ -57,7 +56,7 @@ def evaluate(
             quarantined=~after.valid,
             terms=jax.tree.map(jnp.add, record.terms, after.metrics),
         )
-        states, record = where(playing, (after, played), (states, record))
+        states, record = select(playing, (after, played), (states, record))
         return (states, carry, record), None
 
     loop = states, net.initial_carry((num_envs,)), nothing

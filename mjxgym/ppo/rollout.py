@@ -8,11 +8,12 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from mjxgym.env import State, VecEnv, reset_done
+from mjxgym.env import Faults, State, VecEnv, select
 from mjxgym.ppo import distributions, episodes
 from mjxgym.ppo.config import PPOConfig
 from mjxgym.ppo.networks import Networks, Output
 from mjxgym.ppo.normalise import Moments, normalise
+from mjxgym.tree import pack, unpack
 
 
 class Worlds(NamedTuple):
@@ -39,13 +40,21 @@ class Transition(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """Sums over envs of what a step reports; [] or, after the scan, [T]. Named by the env's and engine's own types."""
+    """What the steps of a rollout report, summed over T and B; [] float32, by the env's and engine's own names."""
 
     nonfinite: Any  # world-steps quarantined, by cause
     overflow: Any  # world-steps with a full buffer, by buffer
     overflow_any: Array
     terms: Any  # reward terms, over valid steps
     valid: Array
+
+
+class Report(NamedTuple):
+    """What one step says besides its transition, [B, ...] or [T, B, ...]."""
+
+    faults: Faults
+    terms: Any
+    finished: episodes.Finished
 
 
 class Start(NamedTuple):
@@ -75,9 +84,12 @@ def rollout(
     starts = Start(fresh, *look(fresh.obs, empty))
     now = Start(worlds.states, *look(worlds.states.obs, worlds.carry))
     noise = jax.random.normal(key, (config.num_steps, *now.output.mean.shape))  # [T, B, A]
+    packed_starts = pack(starts)
+    shapes: list[Any] = []  # of what a step stores, known once it is traced
 
-    def step(loop, noise: Array):
-        now, carry, began, ends, tally = loop
+    def step(loop: Any, noise: Array) -> tuple[Any, Any]:
+        packed, carry, began, ends, tally = loop
+        now = unpack(packed, like=starts)
         action = distributions.sample(now.output.mean, now.output.log_std, noise)
         after = vec.step(now.states, action)
         seen, carry_after = look(after.obs, now.carry)
@@ -89,21 +101,24 @@ def rollout(
         )  # fmt: skip
         tally, finished = episodes.add(tally, after)
 
+        # Reset: where an episode ended, the whole of a fresh start takes its place.
         done = after.done
-        start = choose_start(starts, ends)
-        states = reset_done(after, start.states)
-        output, carry_next = where(done, (start.output, start.carry), (seen, carry_after))
-        carry = where(done, empty, now.carry)
-        loop = Start(states, output, carry_next), carry, done, ends + done, tally
-        return loop, (transition, count(after), finished)
+        packed = select(done, choose_start(packed_starts, ends), pack(Start(after, seen, carry_after)))
+        carry = select(done, empty, now.carry)
+        stored = transition, Report(after.faults, after.metrics, finished)
+        shapes[:] = [stored]
+        return (packed, carry, done, ends + done, tally), pack(stored)
 
     nobody = jnp.zeros(num_envs, bool)
-    loop = now, worlds.carry, nobody, jnp.zeros(num_envs, jnp.int32), worlds.tally
-    (now, carry, _, _, tally), (transitions, counts, finished) = jax.lax.scan(step, loop, noise)
-    return Worlds(now.states, carry, episodes.remember(tally, finished)), transitions, counts, finished
+    loop = pack(now), worlds.carry, nobody, jnp.zeros(num_envs, jnp.int32), worlds.tally
+    (packed, carry, _, _, tally), stored = jax.lax.scan(step, loop, noise)
+    transitions, report = unpack(stored, like=shapes[0])
+    after = unpack(packed, like=starts)
+    tally = episodes.remember(tally, report.finished)
+    return Worlds(after.states, carry, tally), transitions, count(report, transitions.valid), report.finished
 
 
-def choose_start(starts: Start, ends: Array) -> Start:
+def choose_start(starts: Any, ends: Array) -> Any:
     """Env i takes start i the first time it ends, start i+1 the second time...: `ends` [B] int32 counts them.
 
     So no env replays a start within a rollout (unless it ends more than B times). The price: an env that ends twice
@@ -114,27 +129,17 @@ def choose_start(starts: Start, ends: Array) -> Start:
     return jax.tree.map(lambda leaf: leaf[row], starts)
 
 
-def where(mask: Array, chosen: Any, other: Any) -> Any:
-    """Leaf by leaf, rows of `chosen` where `mask` [B], else of `other`."""
+def count(report: Report, valid: Array) -> Counts:
+    """Sum the reports of all steps; `valid` [T, B]."""
 
-    def leaf(new: Array, old: Array) -> Array:
-        return jnp.where(mask.reshape(mask.shape + (1,) * (old.ndim - mask.ndim)), new, old)
-
-    return jax.tree.map(leaf, chosen, other)
-
-
-def count(after: State) -> Counts:
-    """Sum the step's reports over its B envs."""
-    valid = after.valid
-
-    def worlds(flag: Array) -> Array:
+    def total(flag: Array) -> Array:
         return jnp.sum(flag, dtype=jnp.float32)
 
-    buffers = jax.tree.leaves(after.faults.overflow)
+    buffers = jax.tree.leaves(report.faults.overflow)
     return Counts(
-        nonfinite=jax.tree.map(worlds, after.faults.nonfinite),
-        overflow=jax.tree.map(worlds, after.faults.overflow),
-        overflow_any=worlds(jnp.any(jnp.stack(buffers), axis=0)) if buffers else jnp.zeros(()),
-        terms=jax.tree.map(lambda term: jnp.sum(jnp.where(valid, term, 0.0)), after.metrics),
-        valid=worlds(valid),
+        nonfinite=jax.tree.map(total, report.faults.nonfinite),
+        overflow=jax.tree.map(total, report.faults.overflow),
+        overflow_any=total(jnp.any(jnp.stack(buffers), axis=0)) if buffers else jnp.zeros(()),
+        terms=jax.tree.map(lambda term: total(jnp.where(valid, term, 0.0)), report.terms),
+        valid=total(valid),
     )

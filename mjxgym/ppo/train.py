@@ -172,13 +172,12 @@ def explained_variance(value: Array, target: Array, valid: Array) -> Array:
 
 def faults_and_terms(counts: Counts) -> dict[str, Array]:
     """World-steps that went wrong, by cause (causes exclude each other), and mean unweighted reward terms."""
-    total = jax.tree.map(jnp.sum, counts)  # over T
     return {
-        **{f"nonfinite/{name}": count for name, count in named(total.nonfinite).items()},
-        "nonfinite/total": jnp.sum(jnp.stack(total.nonfinite)),
-        **{f"overflow/{name}": count for name, count in named(total.overflow).items()},
-        "overflow/total": total.overflow_any,
-        **{f"reward/{name}": term / jnp.maximum(total.valid, 1.0) for name, term in named(total.terms).items()},
+        **{f"nonfinite/{name}": count for name, count in named(counts.nonfinite).items()},
+        "nonfinite/total": jnp.sum(jnp.stack(counts.nonfinite)),
+        **{f"overflow/{name}": count for name, count in named(counts.overflow).items()},
+        "overflow/total": counts.overflow_any,
+        **{f"reward/{name}": term / jnp.maximum(counts.valid, 1.0) for name, term in named(counts.terms).items()},
     }
 
 
