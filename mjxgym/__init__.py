@@ -13,7 +13,7 @@ from mjxgym import versions
 versions.check()
 
 from mjxgym import envs  # noqa: E402
-from mjxgym.config import env_config  # noqa: E402
+from mjxgym.config import env_config, task_names  # noqa: E402
 from mjxgym.env import Env, State, VecEnv, reset_done, vectorise  # noqa: E402
 
 __version__ = "0.1.0"
@@ -22,7 +22,7 @@ __all__ = ["Env", "State", "VecEnv", "list_envs", "make", "reset_done", "vectori
 
 def list_envs() -> list[str]:
     """Names that `make` and `env=` take."""
-    return envs.task_names()
+    return task_names()
 
 
 def make(name: str, engine: str = "auto", **overrides: Any) -> Env:

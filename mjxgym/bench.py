@@ -32,7 +32,7 @@ from jax import Array
 from rich.console import Console
 from rich.table import Table
 
-from mjxgym import cache, config, machine, ppo
+from mjxgym import cache, command_line, machine, ppo, strict
 from mjxgym.config import TrainConfig
 from mjxgym.env import State, VecEnv, reset_done, select
 from mjxgym.ppo.rollout import Worlds, rollout
@@ -61,7 +61,7 @@ class Speed(NamedTuple):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
-    return config.exit_code(run, sys.argv[1:] if argv is None else argv)
+    return strict.exit_code(run, sys.argv[1:] if argv is None else argv)
 
 
 def run(argv: Sequence[str]) -> int:
@@ -70,7 +70,7 @@ def run(argv: Sequence[str]) -> int:
         print(__doc__)
         return 0
     words = [word for word in argv if word != "--startup"]
-    wanted = config.load(words)
+    wanted = command_line.load(words)
     cache.enable()
     built, settings = build(wanted)
     report: dict[str, Any] = {

@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mjxgym.config import UserError
+from mjxgym.strict import UserError
 
 T = TypeVar("T")
 

@@ -19,14 +19,12 @@ from typing import Any, Literal, NamedTuple
 
 import jax
 import numpy as np
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console
 from rich.table import Table
-from scipy.special import stdtrit  # type: ignore[import-untyped]
+from scipy.special import stdtrit
 
-from mjxgym import cache, checkpoint, config, machine, ppo
-from mjxgym.config import UserError
+from mjxgym import cache, checkpoint, config, machine, ppo, strict
+from mjxgym.strict import UserError
 from mjxgym.train import build
 
 
@@ -81,7 +79,7 @@ class Summary:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
-    return config.exit_code(run, sys.argv[1:] if argv is None else argv)
+    return strict.exit_code(run, sys.argv[1:] if argv is None else argv)
 
 
 def run(argv: Sequence[str]) -> int:
@@ -102,15 +100,8 @@ def run(argv: Sequence[str]) -> int:
 
 
 def load(argv: Sequence[str]) -> Settings:
-    """The command line's words as types."""
-    for word in argv:
-        if "=" not in word:
-            raise UserError(f"command line: {word!r} is not a setting of the form key=value")
-    try:
-        words = OmegaConf.to_container(OmegaConf.from_dotlist(list(argv)), resolve=True)
-    except OmegaConfBaseException as error:
-        raise UserError(f"command line: {' '.join(str(error).split())}") from error
-    settings = config.merge(Settings(), words, "command line")
+    """The command line's words as types, checked."""
+    settings = strict.settings(Settings(), argv)
     if settings.run is None:
         raise UserError("run is missing: say run=PATH, the folder of a training run")
     if settings.episodes < 1:

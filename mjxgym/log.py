@@ -19,7 +19,8 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from mjxgym.config import TrainConfig, plain
+from mjxgym.config import TrainConfig
+from mjxgym.strict import plain
 
 METRICS_FILE = "metrics.csv"
 # The columns that every run has, in this order; `reward/<term>` and the rest follow.

@@ -6,15 +6,14 @@ at every step) and long pushes are both tried. Episodes end and start again as i
 here will sooner or later ruin a training run: change its armature, damping, gains or time step until it is.
 
 Settings: env=NAME engine=auto|warp|jax|c steps=1000000 num_envs=1024 seed=0; steps counts control steps of all worlds.
-Exit code 1 if any step was not finite, diverged or overflowed a buffer, 2 if a setting is wrong.
+Exit code 1 if any step was not finite, diverged or overflowed a buffer, 2 if it cannot be done as asked.
 """
 
 from __future__ import annotations
 
-import difflib
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -22,8 +21,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from mjxgym import envs
+from mjxgym import cache, make, physics, strict
 from mjxgym.env import Env, State, reset_done, vectorise
+from mjxgym.strict import UserError
 
 # Mean number of control steps between two draws of an actuator's sign.
 HOLDS = (1, 2, 4, 8, 16, 32, 64)
@@ -97,38 +97,23 @@ def shake(env: Env, steps: int, num_envs: int, seed: int = 0) -> Report:
     )
 
 
-def parse(arguments: Sequence[str]) -> Settings:
-    """`key=value` words -> settings; ValueError that says what would do."""
-    types: dict[str, Any] = {entry.name: type(entry.default) for entry in fields(Settings)}
-    given: dict[str, Any] = {}
-    for argument in arguments:
-        name, equals, text = argument.partition("=")
-        if not equals or name not in types:
-            near = difflib.get_close_matches(name, types, n=1)
-            hint = f"; did you mean {near[0]}=?" if near else ""
-            raise ValueError(
-                f"{argument!r} is not a setting; the settings are {', '.join(f'{n}=' for n in types)}{hint}"
-            )
-        try:
-            given[name] = types[name](text)
-        except ValueError:
-            raise ValueError(f"{argument!r} needs a whole number") from None
-        if types[name] is int and given[name] < (0 if name == "seed" else 1):
-            raise ValueError(f"{argument!r} is too small")
-    return Settings(**given)
-
-
-def main(arguments: Sequence[str]) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
-    try:
-        settings = parse(arguments)
-        module = envs.task(settings.env)
-        env = module.make(module.Config(), settings.engine)
-    except (ValueError, KeyError, FileNotFoundError, RuntimeError) as error:
-        print(f"mjxgym.stability: {error.args[0]}", file=sys.stderr)
-        return 2
+    return strict.exit_code(run, sys.argv[1:] if argv is None else argv)
+
+
+def run(argv: Sequence[str]) -> int:
+    """Shake, say what was seen."""
+    if any(word in ("-h", "--help") for word in argv):
+        print(__doc__)
+        return 0
+    settings = load(argv)
+    cache.enable()
+    with strict.building():
+        engine = physics.resolve(settings.engine)
+        env = make(settings.env, engine)
     report = shake(env, settings.steps, settings.num_envs, settings.seed)
-    print(f"{settings.env} on engine {env.physics.name}: {report.steps} control steps, {report.episodes} episodes")
+    print(f"{settings.env} on engine {engine}: {report.steps} control steps, {report.episodes} episodes")
     for group, counts in (("nonfinite", report.nonfinite), ("overflow", report.overflow)):
         for name, count in counts.items():
             print(f"{group}/{name:<12} {count}")
@@ -137,5 +122,16 @@ def main(arguments: Sequence[str]) -> int:
     return 0 if report.stable else 1
 
 
+def load(argv: Sequence[str]) -> Settings:
+    """The command line's words as types, checked."""
+    settings = strict.settings(Settings(), argv)
+    for key, low in (("steps", 1), ("num_envs", 1), ("seed", 0)):
+        if getattr(settings, key) < low:
+            raise UserError(f"{key} is {getattr(settings, key)}; it must be at least {low}")
+    if settings.seed >= 2**32:
+        raise UserError(f"seed is {settings.seed}; it must be below 2**32")
+    return settings
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

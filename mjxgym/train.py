@@ -32,9 +32,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mjxgym import cache, checkpoint, config, envs, log, machine, physics, ppo
-from mjxgym.config import TrainConfig, UserError
+from mjxgym import cache, checkpoint, command_line, config, envs, log, machine, physics, ppo, strict
+from mjxgym.config import TrainConfig
 from mjxgym.env import VecEnv, vectorise
+from mjxgym.strict import UserError
 
 # `best` is the best mean over this many finished episodes, or over one iteration's if those are more.
 BEST_EPISODES = 100
@@ -77,7 +78,7 @@ class Progress(NamedTuple):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
-    return config.exit_code(run, sys.argv[1:] if argv is None else argv)
+    return strict.exit_code(run, sys.argv[1:] if argv is None else argv)
 
 
 def run(argv: Sequence[str]) -> int:
@@ -87,7 +88,7 @@ def run(argv: Sequence[str]) -> int:
         return 0
     if any(word.startswith("-") for word in argv):
         return hydra_run(argv)
-    return train(config.load(argv))
+    return train(command_line.load(argv))
 
 
 def hydra_run(argv: Sequence[str]) -> int:
@@ -95,8 +96,8 @@ def hydra_run(argv: Sequence[str]) -> int:
     import hydra
     from hydra._internal.utils import get_args_parser
 
-    words = config.parse(get_args_parser().parse_args(list(argv)).overrides)  # refused now, not at the third run
-    config.register(config.tasks_of(words))
+    words = command_line.parse(get_args_parser().parse_args(list(argv)).overrides)  # refused now, not at the third run
+    command_line.register(command_line.tasks_of(words))
     os.environ["HYDRA_FULL_ERROR"] = "1"  # errors come to us instead of being printed
     before, sys.argv = sys.argv, [sys.argv[0], *argv]
     try:
@@ -110,25 +111,26 @@ def hydra_job(_: Any) -> None:
     """One run of a sweep. It loads its own words, so that a remote machine's preset is that machine's."""
     from hydra.core.hydra_config import HydraConfig
 
-    code = train(config.load(list(HydraConfig.get().overrides.task)))
+    code = train(command_line.load(list(HydraConfig.get().overrides.task)))
     if code:
         sys.exit(code)
 
 
 def train(wanted: TrainConfig) -> int:
     """Train until `iterations`, or until asked to stop; returns the exit code."""
-    cache.enable()
+    kept = cache.enable()
     built, settings = build(wanted)
     folder = open_run(wanted, settings)
-    note = None if wanted.resume else config.cpu_preset(wanted)
     try:
         with ExitStack() as stack:
             began = time.perf_counter()
             ts, progress = start(built, settings, folder if wanted.resume else None)
             terminal = stack.enter_context(closing(log.Terminal(settings.iterations, progress.iteration)))
-            for line in (note, f"{settings.task} on engine {settings.engine}, {machine.device()}, run {folder}"):
-                if line:
-                    terminal.say(line)
+            if not wanted.resume and (preset := config.cpu_preset(wanted)):
+                terminal.say(preset)
+            if kept is None:
+                terminal.say(f"{cache.folder()} cannot be written, so compiled code is not kept; set MJXGYM_CACHE")
+            terminal.say(f"{settings.task} on engine {settings.engine}, {machine.device()}, run {folder}")
             if progress.iteration:
                 terminal.say(f"resumed at iteration {progress.iteration}")
             if progress.iteration < settings.iterations:
@@ -161,14 +163,11 @@ def train(wanted: TrainConfig) -> int:
 
 def build(wanted: TrainConfig) -> tuple[Built, TrainConfig]:
     """The vectorised env and its network; and the config with `engine` resolved, which is how it is saved."""
-    try:
+    with strict.building():
         engine = physics.resolve(wanted.engine)
         env = envs.task(wanted.task).make(wanted.env, engine)
         obs = jax.eval_shape(env.reset, jax.random.key(0)).obs
         net = ppo.make_networks(wanted.ppo, obs, env.action_size)
-    except (ValueError, KeyError, FileNotFoundError, RuntimeError) as error:
-        # What envs and physics raise while an env is built are sentences for the user already.
-        raise UserError(str(error.args[0] if error.args else error)) from error
     return Built(vectorise(env), net), replace(wanted, engine=engine, run_dir=None, resume=None)
 
 

@@ -56,9 +56,12 @@ def unpack(packed: dict[str, Array], like: Any, axes: int = 1) -> Any:
         data = jax.random.key_data(leaf) if _is_key(leaf) else leaf
         shape, name = data.shape[axes:], str(data.dtype)
         start, used[name] = used[name], used[name] + math.prod(shape)
-        rows = packed[name][..., start : used[name]]
-        rows = rows.reshape(*rows.shape[:-1], *shape)
-        found.append(jax.random.wrap_key_data(rows, impl=jax.random.key_impl(leaf)) if _is_key(leaf) else rows)
+        rows = packed[name]
+        if start < used[name]:
+            part = rows[..., start : used[name]].reshape(*rows.shape[:-1], *shape)
+        else:  # an empty slice at the end of a concatenation aborts XLA's CPU compiler (jaxlib 0.10.2)
+            part = jnp.zeros((*rows.shape[:-1], *shape), rows.dtype)
+        found.append(jax.random.wrap_key_data(part, impl=jax.random.key_impl(leaf)) if _is_key(leaf) else part)
     return jax.tree.unflatten(structure, found)
 
 

@@ -14,7 +14,7 @@ import pytest
 from jax import Array
 
 from mjxgym import checkpoint
-from mjxgym.config import UserError
+from mjxgym.strict import UserError
 from mjxgym.tree import Record
 
 

@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 from typing import NamedTuple
 
-import jax
 import numpy as np
 import pytest
 
-from mjxgym import config, evaluate, ppo, train
-from mjxgym.config import UserError, task_config
+from mjxgym import command_line, config, evaluate, ppo, train
+from mjxgym.config import task_config
+from mjxgym.strict import UserError
 
 
 class Terms(NamedTuple):
@@ -20,17 +20,12 @@ class Terms(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def run_dir(tmp_path_factory: pytest.TempPathFactory):
-    folder = tmp_path_factory.mktemp("evaluate")
-    before = jax.config.jax_compilation_cache_dir
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MJXGYM_CACHE", str(folder / "cache"))
-        patch.setenv("WARP_CACHE_PATH", str(folder / "warp"))
-        words = ["env=cartpole", "engine=c", "num_envs=8", "ppo.num_steps=8", "ppo.hidden=[8]", "ppo.num_epochs=1"]
-        words += ["env.episode_length=30", "iterations=3", f"run_dir={folder / 'run'}"]
-        assert train.main(words) == 0
-        yield folder / "run"
-    jax.config.update("jax_compilation_cache_dir", before)
+def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("evaluate") / "run"
+    words = ["env=cartpole", "engine=c", "num_envs=8", "ppo.num_steps=8", "ppo.hidden=[8]", "ppo.num_epochs=1"]
+    words += ["env.episode_length=30", "iterations=3", f"run_dir={folder}"]
+    assert train.main(words) == 0
+    return folder
 
 
 def refusal(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
@@ -81,7 +76,7 @@ def test_the_numbers_are_those_of_sound_episodes():
         (["runs"], "'runs' is not a setting"),
         (["run=x", "episode=3"], "did you mean episodes?"),
         (["run=x", "episodes=0"], "episodes is 0"),
-        (["run=x", "episodes=many"], "whole number"),
+        (["run=x", "seed=-1"], "seed is -1"),
         (["run=x", "checkpoint=worst"], "best, last"),
         (["run=/no/such"], "/no/such is not a run folder"),
     ],
@@ -91,7 +86,7 @@ def test_a_mistake_is_one_sentence(capsys: pytest.CaptureFixture[str], argv: lis
 
 
 def test_a_run_without_checkpoint_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path):
-    config.save_run(config.load(["env=cartpole", "num_envs=8"]), tmp_path)
+    config.save_run(command_line.load(["env=cartpole", "num_envs=8"]), tmp_path)
     assert "there is no checkpoint at" in refusal(capsys, f"run={tmp_path}")
 
 

@@ -1,6 +1,10 @@
-"""Imports point one way: tree <- env <- {envs, ppo} <- commands, and physics <- envs."""
+"""Imports point one way: tree <- env <- {envs, ppo} <- commands, and physics <- envs; and all of them are declared."""
 
 import ast
+import re
+import sys
+import tomllib
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -14,6 +18,10 @@ ALLOWED = {
     "physics": {"tree", "physics"},
     "envs": {"tree", "env", "physics", "envs"},
     "ppo": {"tree", "env", "ppo"},
+    "strict": set(),
+    "config": {"strict", "envs", "ppo"},
+    "command_line": {"strict", "config"},
+    "checkpoint": {"strict"},
 }
 
 
@@ -48,3 +56,17 @@ def modules(path: Path) -> set[str]:
     nodes = list(ast.walk(ast.parse(path.read_text())))
     plain = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     return plain | {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
+
+
+def test_every_package_imported_is_declared():
+    project = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text())["project"]
+    lines = [*project["dependencies"], *project["optional-dependencies"]["warp"]]
+    declared = {canonical(re.split(r"[ \[<>=]", line)[0]) for line in lines}
+    known = metadata.packages_distributions()
+    found = {name.split(".")[0] for path in PACKAGE.rglob("*.py") for name in modules(path)}
+    for name in found - set(sys.stdlib_module_names) - {"", "mjxgym"}:
+        assert {canonical(one) for one in known[name]} & declared, name
+
+
+def canonical(name: str) -> str:
+    return name.lower().replace("_", "-")

@@ -10,24 +10,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-import jax
 import pytest
 
-from mjxgym import checkpoint, config, log, train
+from mjxgym import checkpoint, command_line, config, log, train
 
 TINY = ("env=cartpole", "engine=c", "num_envs=8", "ppo.num_steps=8", "ppo.hidden=[8]", "ppo.num_epochs=1")
 TIMING = ("seconds_training", "seconds_compile", "steps_per_second")
 ROOT = Path(__file__).parents[1]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cache(tmp_path_factory: pytest.TempPathFactory):
-    before = jax.config.jax_compilation_cache_dir
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MJXGYM_CACHE", str(tmp_path_factory.mktemp("cache")))
-        patch.setenv("WARP_CACHE_PATH", str(tmp_path_factory.mktemp("warp")))
-        yield
-    jax.config.update("jax_compilation_cache_dir", before)
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +80,16 @@ def test_resuming_a_finished_run_changes_nothing(whole: Path, capsys: pytest.Cap
     assert train.main([f"resume={whole}"]) == 0
     assert (whole / log.METRICS_FILE).read_text() == before
     assert "iteration 7 of 7" in capsys.readouterr().out
+
+
+def test_a_cache_that_cannot_be_written_is_one_line(
+    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("MJXGYM_CACHE", str(tmp_path / "file" / "cache"))
+    assert train.main([f"resume={whole}"]) == 0
+    said = capsys.readouterr().out
+    assert f"{tmp_path}/file/cache cannot be written, so compiled code is not kept; set MJXGYM_CACHE" in said
 
 
 def test_the_closing_lines_say_how_to_go_on(whole: Path, capsys: pytest.CaptureFixture[str]):
@@ -202,7 +201,7 @@ def test_a_run_is_never_overwritten(capsys: pytest.CaptureFixture[str], whole: P
 
 
 def test_a_damaged_or_missing_checkpoint_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path):
-    config.save_run(config.load(TINY), tmp_path)
+    config.save_run(command_line.load(TINY), tmp_path)
     assert "there is no checkpoint" in refusal(capsys, f"resume={tmp_path}")
     (tmp_path / "checkpoints" / "last").mkdir(parents=True)
     assert "damaged or incomplete" in refusal(capsys, f"resume={tmp_path}")

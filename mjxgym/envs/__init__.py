@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import ast
 import difflib
+import functools
 import importlib
-import pkgutil
+from pathlib import Path
 from types import ModuleType
-
-# Modules that tasks share; every other file of this folder is a task.
-_SHARED = frozenset({"faults", "observe", "rewards"})
 
 
 def task_names() -> list[str]:
     """The tasks that come with mjxgym, sorted."""
-    return sorted(module.name for module in pkgutil.iter_modules(__path__) if module.name not in _SHARED)
+    return sorted(path.stem for path in Path(__file__).parent.glob("*.py") if is_task(path))
+
+
+@functools.cache
+def is_task(path: Path) -> bool:
+    """The module defines both `Config` and `make`. It is read, not run: naming the tasks imports none of them."""
+    kinds = ast.ClassDef | ast.FunctionDef
+    return {"Config", "make"} <= {node.name for node in ast.parse(path.read_bytes()).body if isinstance(node, kinds)}
 
 
 def task(name: str) -> ModuleType:

@@ -7,6 +7,8 @@ Differences from Isaac Gym (the model's own are listed in models/ant/README.md):
 - `truncated` is set after `episode_length` control steps of acting, and never together with `terminated`. There the
   episode ends when its counter, 1 after the first action, reaches 999: 999 actions and the one on the dead state.
 - The angle to the target uses y, where the published code takes the height by mistake; both are nearly -yaw.
+- Yaw, roll and the angle to the target are in (-pi, pi], as in Isaac Gym's Humanoid. There the ant's are in [0, 2 pi), so
+  that one which runs straight sees them jump by 2 pi at every sway; `env.wrap_angles=false` brings that back.
 - The foot sensors report what passes through the ankle (MuJoCo's `force` and `torque` sensors, the foot's frame, about
   the ankle); PhysX reports a net force on the foot, of unpublished composition. Same size, other values.
 - Only the feet and the torso's sphere touch the floor; there, the other limbs do too. The ant never touches itself, in
@@ -58,9 +60,9 @@ class Obs(NamedTuple):
     height: Array  # [] m, torso
     linvel_body: Array  # [3] m/s
     angvel_body: Array  # [3] rad/s
-    yaw: Array  # [] rad, [0, 2 pi)
-    roll: Array  # [] rad, [0, 2 pi)
-    target_angle: Array  # [] rad, direction of the target less yaw, not wrapped
+    yaw: Array  # [] rad, (-pi, pi]; [0, 2 pi) without `wrap_angles`
+    roll: Array  # [] rad, likewise
+    target_angle: Array  # [] rad, direction of the target less yaw, in (-pi, pi]; not wrapped without `wrap_angles`
     up: Array  # [] vertical part of the torso's up axis
     heading: Array  # [] the torso's forward axis along the direction of the target
     joint_pos: Array  # [8] joint ranges mapped to [-1, 1]
@@ -80,6 +82,7 @@ class Config:
     start_pos: float = 0.2  # rad, largest distance of a joint from its admissible angle nearest to 0
     start_vel: float = 0.1  # rad/s, largest start of a joint
     target: tuple[float, float] = (1000.0, 0.0)  # m, world x and y
+    wrap_angles: bool = True  # False: as published, where an ant that runs straight sees its angles jump by 2 pi
     death_height: float = 0.31  # m, torso
     upright_above: float = 0.93  # of `Obs.up`
     heading_above: float = 0.8  # of `Obs.heading`
@@ -180,8 +183,11 @@ class Ant(Record):
     def observe(self, data: Data, action: Array) -> Obs:
         """The observation of a state that `action` [8] led to."""
         quat, (roll, _, yaw) = data.qpos[3:7], frames.euler_xyz(data.qpos[3:7])
-        yaw, roll = jnp.mod(yaw, 2.0 * jnp.pi), jnp.mod(roll, 2.0 * jnp.pi)
+        wrapped = self.config.wrap_angles
+        if not wrapped:
+            yaw, roll = jnp.mod(yaw, 2.0 * jnp.pi), jnp.mod(roll, 2.0 * jnp.pi)
         to_target = jnp.array(self.config.target) - data.qpos[:2]
+        to_target_angle = jnp.arctan2(to_target[1], to_target[0]) - yaw
         forward = frames.rotate(quat, jnp.array([1.0, 0.0, 0.0]))
         return Obs(
             height=data.qpos[2],
@@ -189,7 +195,7 @@ class Ant(Record):
             angvel_body=data.qvel[3:6],
             yaw=yaw,
             roll=roll,
-            target_angle=jnp.arctan2(to_target[1], to_target[0]) - yaw,
+            target_angle=frames.wrap(to_target_angle) if wrapped else to_target_angle,
             up=frames.rotate(quat, jnp.array([0.0, 0.0, 1.0]))[2],
             heading=jnp.dot(forward[:2], to_target) / jnp.linalg.norm(to_target),
             joint_pos=observe.unscale(data.qpos[jnp.array(self.qpos)], self.lower, self.upper),

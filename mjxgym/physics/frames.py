@@ -34,6 +34,11 @@ def euler_xyz(quat: Array) -> Array:
     return jnp.stack([roll, pitch, yaw])
 
 
+def wrap(angle: Array) -> Array:
+    """The same angle in [-pi, pi)."""
+    return jnp.mod(angle + jnp.pi, 2.0 * jnp.pi) - jnp.pi
+
+
 def body_velocity(data: Data, body: int, root: int) -> tuple[Array, Array]:
     """Linear velocity of the origin of `body` and its angular velocity, world frame, m/s and rad/s, each [3].
 

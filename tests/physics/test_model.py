@@ -93,6 +93,13 @@ def test_euler_angles_rebuild_the_rotation():
         np.testing.assert_allclose(frames.euler_xyz(jnp.asarray(quat)), [roll, pitch, yaw], atol=1e-5)
 
 
+def test_wrapping_keeps_the_angle_and_bounds_it():
+    angles = np.linspace(-20.0, 20.0, 101)
+    wrapped = np.asarray(frames.wrap(jnp.asarray(angles)))
+    assert np.all((wrapped >= -np.pi - 1e-5) & (wrapped <= np.pi + 1e-5))
+    np.testing.assert_allclose(np.exp(1j * wrapped), np.exp(1j * angles), atol=1e-5)
+
+
 def test_gravity_points_down_and_tips_with_the_body():
     upright, on_its_side = jnp.array([1.0, 0, 0, 0]), jnp.array([np.sqrt(0.5), np.sqrt(0.5), 0, 0])
     np.testing.assert_allclose(frames.gravity_in_body(upright), [0, 0, -1], atol=1e-7)
