@@ -58,7 +58,7 @@ def settings(defaults: T, argv: Sequence[str]) -> T:
         if not word.partition("=")[0] or "=" not in word:
             raise UserError(f"command line: {word!r} is not a setting of the form key=value")
     try:
-        words = OmegaConf.to_container(OmegaConf.from_dotlist(list(argv)), resolve=True)
+        words: Any = OmegaConf.to_container(OmegaConf.from_dotlist(list(argv)), resolve=True)
     except (yaml.YAMLError, OmegaConfBaseException) as error:
         raise UserError(f"command line: {' '.join(str(error).split())}") from error
     known = get_type_hints(type(defaults))

@@ -107,8 +107,12 @@ def test_resume_uses_what_was_saved_but_may_go_on_longer(saved: Path):
 
 @pytest.mark.parametrize(
     ("word", "part"),
-    [("num_envs=16", "num_envs=8"), ("ppo.learning_rate=1e-3", "ppo.learning_rate=0.0003"), ("env=ant", "cartpole"),
-     ("sed=5", "did you mean seed?")],
+    [
+        ("num_envs=16", "num_envs=8"),
+        ("ppo.learning_rate=1e-3", "ppo.learning_rate=0.0003"),
+        ("env=ant", "cartpole"),
+        ("sed=5", "did you mean seed?"),
+    ],
 )
 def test_resume_refuses_what_would_be_another_run(saved: Path, word: str, part: str):
     said = refusal(f"resume={saved}", word)

@@ -62,7 +62,7 @@ class Obs(NamedTuple):
     angvel_body: Array  # [3] rad/s
     yaw: Array  # [] rad, (-pi, pi]; [0, 2 pi) without `wrap_angles`
     roll: Array  # [] rad, likewise
-    target_angle: Array  # [] rad, direction of the target less yaw, in (-pi, pi]; not wrapped without `wrap_angles`
+    target_angle: Array  # [] rad, direction of the target less yaw, in [-pi, pi); not wrapped without `wrap_angles`
     up: Array  # [] vertical part of the torso's up axis
     heading: Array  # [] the torso's forward axis along the direction of the target
     joint_pos: Array  # [8] joint ranges mapped to [-1, 1]

@@ -1,4 +1,4 @@
-"""The one interface that envs know: `Engine`, and `load`, which makes one from an MJCF file."""
+"""The one interface that envs know: `Engine`. `load` makes one from an MJCF file."""
 
 from __future__ import annotations
 

@@ -28,15 +28,16 @@ def resolve(engine: str = "auto") -> EngineName:
     install, where the engine cannot run here.
     """
     backend = jax.default_backend()
+    cuda = backend == "gpu" and "rocm" not in jax.devices()[0].client.platform_version.lower()
     has_warp = importlib.util.find_spec("warp") is not None
     if engine == "auto":
         if backend == "cpu":
             return "c"
-        return "warp" if backend == "gpu" and has_warp else "jax"
+        return "warp" if cuda and has_warp else "jax"
     if engine == "warp":
         if not has_warp:
             raise RuntimeError("engine=warp needs Warp: pip install -e '.[warp]', or choose engine=jax or engine=c")
-        if backend not in ("cpu", "gpu"):
+        if backend != "cpu" and not cuda:
             raise RuntimeError(f"engine=warp runs on CUDA and CPU, not on {backend}; choose engine=jax")
         return "warp"
     if engine == "jax":

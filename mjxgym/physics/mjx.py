@@ -1,4 +1,6 @@
-"""Engine `jax`: MJX in pure JAX. For TPU and AMD, for gradients, and bitwise repeatable on CPU.
+"""Engine `jax`: MJX in pure JAX. For TPU and AMD, and bitwise repeatable on CPU.
+
+Derivatives exist in forward mode, and in reverse mode where the model's solver has `iterations="1"`.
 
 Between control steps a world keeps only what the next one depends on; everything derived is recomputed inside, where
 XLA drops what nobody reads. Compile time and step time follow the number of *possible* contacts.
@@ -10,6 +12,7 @@ from typing import NamedTuple
 
 import jax
 import mujoco
+import numpy as np
 from jax import Array
 from mujoco import mjx
 from mujoco.mjx._src import forward as stages
@@ -99,12 +102,28 @@ class Mjx(Record):
 
 def make(model: mujoco.MjModel, names: Names, arrays: tuple[str, ...]) -> Mjx:
     """Put a compiled model into MJX. NotImplementedError names a feature MJX's JAX code lacks."""
+    ignored = [what for what, used in _ignored_features(model).items() if used]
+    if ignored:
+        raise NotImplementedError(f"{names.source} has {', '.join(ignored)}, which engine=jax ignores; use warp or c")
     try:
         placed = mjx.put_model(model, impl="jax")
     except NotImplementedError as error:
         raise NotImplementedError(f"{names.source} needs what engine=jax lacks ({error}); use warp or c") from error
     sim_dt = float(model.opt.timestep)
     return Mjx(model=placed, limits=limits.of_model(model), names=names, arrays=arrays, sim_dt=sim_dt)
+
+
+def _ignored_features(model: mujoco.MjModel) -> dict[str, bool]:
+    """What MJX's JAX code accepts and then leaves out, by MJCF name: found by comparing it with C MuJoCo."""
+    return {
+        "polynomial joint damping": bool(np.any(model.dof_dampingpoly)),
+        "polynomial joint stiffness": bool(np.any(model.jnt_stiffnesspoly)),
+        "geom surfacevel": bool(np.any(model.geom_surfacevel)),
+        "geom adhesion": bool(np.any(model.geom_adhesion)),
+        "actuator delay": bool(np.any(model.actuator_delay)),
+        "ellipsoid fluid forces": bool(np.any(model.geom_fluid[:, 0])),
+        "noslip iterations": model.opt.noslip_iterations > 0,
+    }
 
 
 def _forward(model: mjx.Model, data: mjx.Data) -> mjx.Data:

@@ -105,7 +105,7 @@ class Pool:
 
     def _batch(self, num_worlds: int) -> batch.Batch:
         if num_worlds not in self._batches:
-            threads = min(num_worlds, len(os.sched_getaffinity(0)))
+            threads = min(num_worlds, _usable_cores())
             made = batch.Batch(self.model, num_worlds, threads)
             for name, _ in self.shapes:
                 made.bind(name)
@@ -116,6 +116,10 @@ class Pool:
     def _shape(data: mujoco.MjData, name: str) -> tuple[int, ...]:
         shape = np.shape(getattr(data, name))
         return (shape[0], 3, 3) if name.endswith("mat") else shape
+
+
+def _usable_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -48,7 +48,7 @@ class Scratch(NamedTuple):
 
 
 class Host:
-    """The compiled model and, for each number of worlds met while tracing, its scratch memory and calls."""
+    """The compiled model and, for each number of worlds in a compiled program, its scratch memory and calls."""
 
     def __init__(self, model: mujoco.MjModel, sizes: Sizes, arrays: tuple[str, ...] = ARRAYS) -> None:
         self.model = model
@@ -87,10 +87,9 @@ class Host:
         return self._scratch[key]
 
     @functools.cache  # noqa: B019 (a host lives as long as the engine that holds it)
-    def caller(self, num_worlds: int, substeps: int, stage: Stage) -> Callable[..., tuple[Array, ...]]:
+    def caller(self, num_worlds: int, substeps: int, stage: Stage) -> Callable[..., Sequence[Array]]:
         """The JAX callable that advances `num_worlds` worlds; `substeps=0` runs a full forward instead."""
-        for device in {_warp_device(device) for device in jax.local_devices()}:
-            blank = self.scratch(device, num_worlds).data
+        blank = self.scratch(_warp_device(jax.devices()[0]), num_worlds).data
         state, inputs = self.present(blank, _STATE), self.present(blank, _INPUTS)
         derived = self.present(blank, self.outputs)
 
@@ -116,7 +115,7 @@ class Host:
 
         kinds = {name: _annotation(getattr(blank, name)) for name in (*state, *inputs)}
         kinds |= {f"{name}_out": _annotation(getattr(blank, name)) for name in derived}
-        jax_callable: Callable[..., tuple[Array, ...]] = wp.jax_callable(
+        jax_callable: Callable[..., Sequence[Array]] = wp.jax_callable(
             _with_signature(run, kinds),
             num_outputs=len(state) + len(derived),
             graph_mode=_graph_mode(),
@@ -130,6 +129,18 @@ class Host:
     def present(data: Any, names: tuple[str, ...]) -> tuple[str, ...]:
         """Those of `names` that the model has anything of."""
         return tuple(name for name in names if getattr(data, name).size)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Call:
+    """A host's call with its settings; equal ones compare equal, so that JAX compiles once."""
+
+    host: Host
+    substeps: int
+    stage: Stage
+
+    def __call__(self, *arrays: Array) -> Sequence[Array]:
+        return self.host.caller(arrays[0].shape[0], self.substeps, self.stage)(*arrays)
 
 
 class Kept(NamedTuple):
@@ -187,12 +198,13 @@ class Warp(Record):
         blank = {name: jnp.zeros(_shape(model, name)) for name in host.outputs}
         given = [name for name in (*_STATE, *_INPUTS) if values[name].size]
         changed = [name for name in (*_STATE, *host.outputs) if (blank | values)[name].size]
-
-        def batched(*arrays: Array) -> tuple[Array, ...]:
-            return tuple(host.caller(arrays[0].shape[0], substeps, stage)(*arrays))
-
-        result = over_worlds(batched)(*(values[name].astype(jnp.float32) for name in given))
-        known = dict.fromkeys(ARRAYS) | blank | values | dict(zip(changed, result, strict=True))
+        result = tuple(
+            jax.ShapeDtypeStruct((blank | values)[name].shape, jnp.int32 if name == "overflow" else jnp.float32)
+            for name in changed
+        )
+        call = _Call(host, substeps, stage)
+        found = over_worlds(call, result, [values[name].astype(jnp.float32) for name in given])
+        known = dict.fromkeys(ARRAYS) | blank | values | dict(zip(changed, found, strict=True))
         return Data(
             **{name: known[name] for name in (*_STATE[:-1], "ctrl", *ARRAYS)},
             overflow=overflow_from_bits(known["overflow"]),

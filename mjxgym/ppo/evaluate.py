@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from mjxgym.env import VecEnv, select
+from mjxgym.env import State, VecEnv, select
 from mjxgym.ppo.config import PPOConfig
 from mjxgym.ppo.networks import Networks
 from mjxgym.ppo.normalise import Moments, normalise
@@ -43,7 +43,7 @@ def evaluate(
     terms = jax.tree.map(jnp.zeros_like, states.metrics)
     nothing = Episodes(zero, jnp.zeros(num_envs, jnp.int32), nobody, nobody, nobody, terms)
 
-    def step(loop, _: None):
+    def step(loop: tuple[State, Any, Episodes], _: None) -> tuple[tuple[State, Any, Episodes], None]:
         states, carry, record = loop
         playing = ~record.finished
         output, carry = net.step(params, normalise(obs_stats, states.obs, config.obs_clip), carry)

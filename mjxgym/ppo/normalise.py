@@ -70,13 +70,8 @@ def update(stats: Moments | None, samples: Any, mask: Array) -> Moments | None:
         mean, mean_low = two_sum(mean, lost + mean_low + weight * error)
         return mean, mean_low, var
 
-    leaves, tree = jax.tree.flatten(stats.mean)
-    merged = [
-        merge(*parts)
-        for parts in zip(leaves, tree.flatten_up_to(stats.mean_low), tree.flatten_up_to(stats.var),
-                         tree.flatten_up_to(samples), strict=True)
-    ]  # fmt: skip
-    mean, mean_low, var = (tree.unflatten(part) for part in zip(*merged, strict=True))
+    merged = jax.tree.map(merge, stats.mean, stats.mean_low, stats.var, samples)
+    mean, mean_low, var = jax.tree.transpose(jax.tree.structure(stats.mean), jax.tree.structure((0, 0, 0)), merged)
     return Moments(jnp.minimum(stats.count + batch, MAX_COUNT), mean, mean_low, var)
 
 

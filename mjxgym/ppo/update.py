@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -96,7 +97,7 @@ def improve(
 def block(batch: Batch, start: Array, size: int) -> Batch:
     """Envs `start` to `start + size` of a batch."""
 
-    def cut(axis: int):
+    def cut(axis: int) -> Callable[[Array], Array]:
         return lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, start, size, axis=axis)
 
     rows = jax.tree.map(cut(1), batch._replace(carry=()))

@@ -159,7 +159,9 @@ def test_a_missing_model_says_where_it_was_looked_for(tmp_path):
         physics.load("gone.xml", "c")
 
 
-@pytest.mark.parametrize("text", ["", "<mujoco", "<mujoco><worldbody><body><freejoint/></body></worldbody></mujoco>", "not a model"])
+@pytest.mark.parametrize(
+    "text", ["", "<mujoco", "<mujoco><worldbody><body><freejoint/></body></worldbody></mujoco>", "not a model"]
+)
 def test_a_broken_model_is_one_sentence(text, tmp_path):
     path = tmp_path / "broken.xml"
     path.write_text(text)
