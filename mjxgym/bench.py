@@ -32,7 +32,7 @@ from jax import Array
 from rich.console import Console
 from rich.table import Table
 
-from mjxgym import cache, command_line, machine, ppo, strict
+from mjxgym import cache, command_line, machine, ppo, strict, xla
 from mjxgym.config import TrainConfig
 from mjxgym.env import State, VecEnv, reset_done, select
 from mjxgym.ppo.rollout import Worlds, rollout
@@ -50,9 +50,8 @@ class Speed(NamedTuple):
     env_steps_per_second: float
     rollout_steps_per_second: float
     training_steps_per_second: float
-    training_over_physics: float  # share of the bare physics rate that training reaches
-    physics_share: float  # of the time of a training iteration
-    env_share: float  # observations, rewards, resets
+    training_over_physics: float  # share of the bare physics rate that training reaches; of its time, physics
+    env_share: float  # of the time of a training iteration: observations, rewards, resets
     policy_share: float  # acting and valuing
     update_share: float
     compile_seconds: float  # the training call, caches as they are
@@ -61,6 +60,7 @@ class Speed(NamedTuple):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
+    xla.tune()
     return strict.exit_code(run, sys.argv[1:] if argv is None else argv)
 
 
@@ -70,6 +70,8 @@ def run(argv: Sequence[str]) -> int:
         print(__doc__)
         return 0
     words = [word for word in argv if word != "--startup"]
+    # First, while this process has taken no device memory.
+    started = startup(words) if len(words) < len(argv) else {}
     wanted = command_line.load(words)
     cache.enable()
     built, settings = build(wanted)
@@ -79,10 +81,9 @@ def run(argv: Sequence[str]) -> int:
         "num_envs": settings.num_envs,
         "substeps": settings.env.substeps,
         **measure(built, settings)._asdict(),
+        **started,
+        "machine": machine.record(settings.engine),
     }
-    if len(words) < len(argv):
-        report |= startup(words)
-    report |= {"machine": machine.record(settings.engine)}
     Console(highlight=False, soft_wrap=True).print(table(report))
     print(json.dumps(report))
     return 0
@@ -90,11 +91,11 @@ def run(argv: Sequence[str]) -> int:
 
 def measure(built: Built, settings: TrainConfig) -> Speed:
     """Time the four loops."""
-    vec, steps = built.vec, settings.ppo.num_steps
+    vec, steps, calls = built.vec, settings.ppo.num_steps, settings.iterations_per_call
     key = jax.random.key(settings.seed)
     began = time.perf_counter()
     ts = ppo.init(built.vec, built.net, settings.ppo, settings.num_envs, key)
-    train = ppo.train_many.lower(vec, built.net, settings.ppo, ts, 1, settings.iterations_per_call).compile()
+    train = ppo.train_many.lower(vec, built.net, settings.ppo, ts, calls, calls).compile()
     compile_seconds = time.perf_counter() - began
     control_steps = settings.num_envs * steps
 
@@ -102,21 +103,20 @@ def measure(built: Built, settings: TrainConfig) -> Speed:
     trained = [ts]
 
     def train_once() -> Any:
-        trained[0], rows = train(vec, trained[0], 1)
+        trained[0], rows = train(vec, trained[0], calls)
         return rows
 
-    training = seconds(train_once)
+    training = seconds(train_once) / calls
     ts = trained[0]
     rolled = seconds(partial(jax.jit(partial(_rollout, built, settings)), vec, ts, key))
     stepped = seconds(partial(jax.jit(partial(_env_loop, steps)), vec, ts.states, key))
-    moved = seconds(partial(jax.jit(partial(_physics_loop, steps)), vec, ts.states, key))
+    moved = seconds(partial(jax.jit(partial(_physics_loop, steps * calls)), vec, ts.states, key)) / calls
     return Speed(
         physics_steps_per_second=control_steps * settings.env.substeps / moved,
         env_steps_per_second=control_steps / stepped,
         rollout_steps_per_second=control_steps / rolled,
         training_steps_per_second=control_steps / training,
         training_over_physics=moved / training,
-        physics_share=moved / training,
         env_share=(stepped - moved) / training,
         policy_share=(rolled - stepped) / training,
         update_share=(training - rolled) / training,

@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 from scipy.special import stdtrit
 
-from mjxgym import cache, checkpoint, config, machine, ppo, strict
+from mjxgym import cache, checkpoint, config, machine, ppo, strict, xla
 from mjxgym.strict import UserError
 from mjxgym.train import build
 
@@ -79,6 +79,7 @@ class Summary:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
+    xla.tune()
     return strict.exit_code(run, sys.argv[1:] if argv is None else argv)
 
 

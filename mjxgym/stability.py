@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from mjxgym import cache, make, physics, strict
+from mjxgym import cache, make, physics, strict, xla
 from mjxgym.env import Env, State, reset_done, vectorise
 from mjxgym.strict import UserError
 
@@ -99,6 +99,7 @@ def shake(env: Env, steps: int, num_envs: int, seed: int = 0) -> Report:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
+    xla.tune()
     return strict.exit_code(run, sys.argv[1:] if argv is None else argv)
 
 

@@ -32,7 +32,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mjxgym import cache, checkpoint, command_line, config, envs, log, machine, physics, ppo, strict
+from mjxgym import cache, checkpoint, command_line, config, envs, log, machine, physics, ppo, strict, xla
 from mjxgym.config import TrainConfig
 from mjxgym.env import VecEnv, vectorise
 from mjxgym.strict import UserError
@@ -78,6 +78,7 @@ class Progress(NamedTuple):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command; returns its exit code."""
+    xla.tune()
     return strict.exit_code(run, sys.argv[1:] if argv is None else argv)
 
 

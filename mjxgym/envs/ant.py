@@ -7,7 +7,7 @@ Differences from Isaac Gym (the model's own are listed in models/ant/README.md):
 - `truncated` is set after `episode_length` control steps of acting, and never together with `terminated`. There the
   episode ends when its counter, 1 after the first action, reaches 999: 999 actions and the one on the dead state.
 - The angle to the target uses y, where the published code takes the height by mistake; both are nearly -yaw.
-- Yaw, roll and the angle to the target are in (-pi, pi], as in Isaac Gym's Humanoid. There the ant's are in [0, 2 pi), so
+- Yaw, roll and the angle to the target lie around 0, as in Isaac Gym's Humanoid. There the ant's lie in [0, 2 pi), so
   that one which runs straight sees them jump by 2 pi at every sway; `env.wrap_angles=false` brings that back.
 - The foot sensors report what passes through the ankle (MuJoCo's `force` and `torque` sensors, the foot's frame, about
   the ankle); PhysX reports a net force on the foot, of unpublished composition. Same size, other values.
