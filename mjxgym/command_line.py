@@ -17,7 +17,7 @@ from mjxgym.config import TrainConfig, load_run, newest_run, task_config, task_n
 from mjxgym.strict import UserError, change, flatten, merge, nearest, plain, show
 
 # Keys that a resumed run may change: how long and how it reports, never what it computes.
-RESUMABLE = ("env", "resume", "iterations", "iterations_per_call", "save_seconds", "wandb")
+RESUMABLE = ("iterations", "iterations_per_call", "save_seconds", "wandb")
 
 
 class Word(NamedTuple):
@@ -139,8 +139,13 @@ def register(tasks: Sequence[str]) -> None:
         name="train",
         node={
             "defaults": ["_self_", {"env": "???"}, {"override hydra/job_logging": "none"}],
-            # The run folder is ours; Hydra writes none.
-            "hydra": {"output_subdir": None, "run": {"dir": "."}, "job": {"chdir": False}},
+            # Run folders are ours; of a sweep, Hydra keeps its own record beside them.
+            "hydra": {
+                "output_subdir": None,
+                "run": {"dir": "."},
+                "sweep": {"dir": "runs/sweeps/${now:%Y-%m-%d_%H-%M-%S}"},
+                "job": {"chdir": False},
+            },
         },
     )
 
@@ -150,9 +155,11 @@ def _continued(saved: TrainConfig, asked: TrainConfig, words: Sequence[Word]) ->
     old, new = flatten(plain(saved)), flatten(plain(asked))
     changes: dict[str, Any] = {}
     for word in words:
+        if word.key in ("env", "resume"):  # the task's name and the run's, which agree already
+            continue
         keys = [key for key in new if key == word.key or key.startswith(f"{word.key}.")]
         if word.key.partition(".")[0] in RESUMABLE:
-            changes |= {key: new[key] for key in keys if word.key not in ("env", "resume")}
+            changes |= {key: new[key] for key in keys}
             continue
         for key in keys:
             if new[key] != old[key]:

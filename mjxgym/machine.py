@@ -39,9 +39,9 @@ def record(engine: str) -> dict[str, Any]:
 
 
 def device() -> str:
-    """What JAX computes on, e.g. `1 x NVIDIA H200`, or the CPU's name."""
-    devices = jax.devices()
-    return cpu() if devices[0].platform == "cpu" else f"{len(devices)} x {devices[0].device_kind}"
+    """What a run computes on, one device: e.g. `NVIDIA H200`, or the CPU's name."""
+    used = jax.devices()[0]
+    return cpu() if used.platform == "cpu" else used.device_kind
 
 
 def cpu() -> str:

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+import jax
 import yaml
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -37,6 +38,11 @@ def exit_code(run: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
         if os.environ.get("MJXGYM_TRACEBACK"):
             raise
         print(f"error: {error}", file=sys.stderr)
+        return 2
+    except jax.errors.JaxRuntimeError as error:
+        if "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        print("error: the device has too little memory for so many worlds; use a smaller num_envs", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

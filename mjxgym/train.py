@@ -98,6 +98,8 @@ def hydra_run(argv: Sequence[str]) -> int:
     from hydra._internal.utils import get_args_parser
 
     words = command_line.parse(get_args_parser().parse_args(list(argv)).overrides)  # refused now, not at the third run
+    if any(word.key == "resume" for word in words):
+        raise UserError("command line: resume goes on with one run; it cannot be part of a sweep")
     command_line.register(command_line.tasks_of(words))
     os.environ["HYDRA_FULL_ERROR"] = "1"  # errors come to us instead of being printed
     before, sys.argv = sys.argv, [sys.argv[0], *argv]
@@ -150,15 +152,11 @@ def train(wanted: TrainConfig) -> int:
                 progress, stopped = loop(settings, folder, call, ts, progress, sinks, terminal.say)
             else:
                 stopped = False
-    except jax.errors.JaxRuntimeError as error:
-        if "RESOURCE_EXHAUSTED" not in str(error):
-            raise
-        raise UserError(f"the device has too little memory for num_envs={settings.num_envs}; use fewer") from error
+        finish(settings, folder, progress, stopped)
     except OSError as error:
         saved = folder / config.CHECKPOINTS / "last"
         intact = f"; the checkpoint {saved} is intact, resume={folder} goes on from it" if saved.exists() else ""
         raise UserError(f"cannot write to {folder}: {error.strerror or error}{intact}") from error
-    finish(settings, folder, progress, stopped)
     return 130 if stopped else 0
 
 
@@ -175,12 +173,12 @@ def build(wanted: TrainConfig) -> tuple[Built, TrainConfig]:
 def open_run(wanted: TrainConfig, settings: TrainConfig) -> Path:
     """The run folder, made if it is a new run, with config.yaml and machine.json in it."""
     folder = Path(wanted.resume or wanted.run_dir or new_name(settings)).expanduser()
-    if not wanted.resume and (folder / config.CONFIG_FILE).exists():
+    if not wanted.resume and (folder / config.CHECKPOINTS).exists():
         raise UserError(f"run_dir={folder} already holds a run; go on with it by resume={folder}, or choose another")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         config.save_run(settings, folder)
-        machine.write(folder / "machine.json", settings.engine)
+        machine.write(free_name(folder / "machine.json"), settings.engine)  # one for each part of a resumed run
     except OSError as error:
         raise UserError(f"run_dir={folder} cannot be written: {error.strerror}") from error
     return folder
@@ -188,12 +186,16 @@ def open_run(wanted: TrainConfig, settings: TrainConfig) -> Path:
 
 def new_name(settings: TrainConfig) -> Path:
     """runs/<task>/<date-time>-<seed>, numbered if two start in the same second."""
-    first = Path("runs", settings.task, f"{datetime.now():%Y-%m-%d_%H-%M-%S}-{settings.seed}")
-    name, number = first, 1
-    while name.exists():
+    return free_name(Path("runs", settings.task, f"{datetime.now():%Y-%m-%d_%H-%M-%S}-{settings.seed}"))
+
+
+def free_name(path: Path) -> Path:
+    """`path`, or the first of name.2, name.3... that does not exist yet."""
+    found, number = path, 1
+    while found.exists():
         number += 1
-        name = first.with_name(f"{first.name}.{number}")
-    return name
+        found = path.with_name(f"{path.stem}.{number}{path.suffix}")
+    return found
 
 
 def start(built: Built, settings: TrainConfig, resume: Path | None) -> tuple[ppo.TrainState, Progress]:

@@ -111,6 +111,7 @@ def test_resume_uses_what_was_saved_but_may_go_on_longer(saved: Path):
         ("num_envs=16", "num_envs=8"),
         ("ppo.learning_rate=1e-3", "ppo.learning_rate=0.0003"),
         ("env=ant", "cartpole"),
+        ("env.episode_length=7", "env.episode_length=500"),
         ("sed=5", "did you mean seed?"),
     ],
 )

@@ -127,6 +127,7 @@ def test_a_signal_is_taken_once_and_then_given_back():
 
 
 @pytest.mark.slow
+@pytest.mark.sample
 def test_ctrl_c_saves_and_exits_with_130(tmp_path: Path):
     words = [*TINY, "iterations=1000000", "iterations_per_call=2", f"run_dir={tmp_path}"]
     process = subprocess.Popen(
@@ -147,6 +148,7 @@ def test_ctrl_c_saves_and_exits_with_130(tmp_path: Path):
 
 
 @pytest.mark.slow
+@pytest.mark.sample
 def test_multirun_starts_one_run_per_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     assert train.main(["-m", *TINY, "iterations=1", "seed=1,2"]) == 0

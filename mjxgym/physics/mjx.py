@@ -8,7 +8,7 @@ XLA drops what nobody reads. Compile time and step time follow the number of *po
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import mujoco
@@ -87,7 +87,7 @@ class Mjx(Record):
         return inner
 
     def _public(self, inner: mjx.Data) -> Data:
-        asked = {name: getattr(inner, name) if name in self.arrays else None for name in ARRAYS}
+        asked: dict[str, Any] = {name: getattr(inner, name) if name in self.arrays else None for name in ARRAYS}
         return Data(
             time=inner.time,
             qpos=inner.qpos,

@@ -204,7 +204,7 @@ class Warp(Record):
         )
         call = _Call(host, substeps, stage)
         found = over_worlds(call, result, [values[name].astype(jnp.float32) for name in given])
-        known = dict.fromkeys(ARRAYS) | blank | values | dict(zip(changed, found, strict=True))
+        known: dict[str, Any] = dict.fromkeys(ARRAYS) | blank | values | dict(zip(changed, found, strict=True))
         return Data(
             **{name: known[name] for name in (*_STATE[:-1], "ctrl", *ARRAYS)},
             overflow=overflow_from_bits(known["overflow"]),
