@@ -1,5 +1,6 @@
 """Strict JAX for every test, quick compiling, and compile caches that outlive the run."""
 
+import importlib.util
 import os
 from importlib import metadata
 from pathlib import Path
@@ -15,6 +16,11 @@ os.environ["MJXGYM_CACHE"] = str(cache)
 os.environ["WARP_CACHE_PATH"] = str(cache / "warp")
 
 import jax  # noqa: E402
+
+if importlib.util.find_spec("warp"):
+    import warp
+
+    warp.config.optimization_level = 0
 import pytest  # noqa: E402
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
