@@ -75,19 +75,6 @@ def test_stopping_and_resuming_is_the_same_run(whole: Path, tmp_path: Path, monk
     assert metrics(folder) == metrics(whole)
 
 
-@pytest.mark.slow
-@pytest.mark.sample
-def test_stopping_and_resuming_is_the_same_run_on_engine_jax(tmp_path: Path):
-    words = [word.replace("engine=c", "engine=jax") for word in TINY]
-    whole, parts = tmp_path / "whole", tmp_path / "parts"
-    assert train.main([*words, "iterations=4", "iterations_per_call=3", f"run_dir={whole}"]) == 0
-    assert train.main([*words, "iterations=2", "iterations_per_call=3", f"run_dir={parts}"]) == 0
-    assert train.main([f"resume={parts}", "iterations=4"]) == 0
-    assert state_page(parts) == state_page(whole)
-    assert metrics(parts) == metrics(whole)
-    assert (parts / "machine.2.json").exists()  # each part says what it ran on
-
-
 def test_resuming_a_finished_run_changes_nothing(whole: Path, capsys: pytest.CaptureFixture[str]):
     before = (whole / log.METRICS_FILE).read_text()
     assert train.main([f"resume={whole}"]) == 0
@@ -167,6 +154,19 @@ def test_multirun_starts_one_run_per_value(tmp_path: Path, monkeypatch: pytest.M
     assert train.main(["-m", *TINY, "iterations=1", "seed=1,2"]) == 0
     found = sorted(config.load_run(run).seed for run in Path("runs/cartpole").iterdir())
     assert found == [1, 2]
+
+
+@pytest.mark.slow
+@pytest.mark.sample
+def test_stopping_and_resuming_is_the_same_run_on_engine_jax(tmp_path: Path):
+    words = [word.replace("engine=c", "engine=jax") for word in TINY]
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    assert train.main([*words, "iterations=4", "iterations_per_call=3", f"run_dir={whole}"]) == 0
+    assert train.main([*words, "iterations=2", "iterations_per_call=3", f"run_dir={parts}"]) == 0
+    assert train.main([f"resume={parts}", "iterations=4"]) == 0
+    assert state_page(parts) == state_page(whole)
+    assert metrics(parts) == metrics(whole)
+    assert (parts / "machine.2.json").exists()  # each part says what it ran on
 
 
 def test_multirun_refuses_a_wrong_key_before_it_starts(capsys: pytest.CaptureFixture[str]):

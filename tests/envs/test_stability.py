@@ -21,7 +21,7 @@ def test_bang_bang_on_engine_c(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ["jax", "warp"])
+@pytest.mark.parametrize("engine", ["jax", pytest.param("warp", marks=pytest.mark.sample)])
 @every_task
 def test_bang_bang_on_the_other_engines(name, engine):
     if engine == "warp" and importlib.util.find_spec("warp") is None:
@@ -32,6 +32,7 @@ def test_bang_bang_on_the_other_engines(name, engine):
 
 
 @pytest.mark.slow
+@pytest.mark.sample
 def test_it_finds_an_unstable_model():
     # Limbs with too little armature for the time step; a tenth of what models/ant has.
     module = envs.task("ant")
