@@ -26,7 +26,7 @@ QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes
 train = jax.jit(
     ppo.train_many, static_argnames=("net", "config", "max_count"), donate_argnames="ts", compiler_options=QUICK
 )
-MAX_COUNT = 1000
+MAX_COUNT = 3000
 
 
 class Learned(NamedTuple):

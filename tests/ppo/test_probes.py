@@ -20,16 +20,18 @@ def obs(signs, phases):
 @pytest.mark.parametrize("length", [50, 48])  # 48 is a whole number of rollouts, 50 is not
 def test_a_time_limit_does_not_change_the_value_of_a_constant_reward(length):
     config = dataclasses.replace(CONFIG, schedule="constant", learning_rate=1e-2)
-    learned = learn(ladder("constant", length, terminates=False), 1000, config=config)
+    learned = learn(ladder("constant", length, terminates=False), 3000, config=config)
     _, value = learned.look(obs(np.ones(5), PHASES))
-    np.testing.assert_allclose(value, 1.0 / (1.0 - DISCOUNT), rtol=0.05)  # a limit taken for an end gives at most 40
+    # The value climbs slowly: over 10 seeds it was at most 4.2 % away. A limit taken for an end gives at most 40.
+    np.testing.assert_allclose(value, 1.0 / (1.0 - DISCOUNT), rtol=0.15)
 
 
 def test_a_termination_ends_the_sum():
-    learned = learn(ladder("constant", 50, terminates=True), 1000)
+    learned = learn(ladder("constant", 50, terminates=True), 3000)
     _, value = learned.look(obs(np.ones(5), PHASES))
     steps_left = 50 * (1.0 - PHASES)
-    np.testing.assert_allclose(value, (1.0 - DISCOUNT**steps_left) / (1.0 - DISCOUNT), atol=1.0)
+    # Over 10 seeds at most 0.8 away. An end taken for a limit gives 100, at least 60 away.
+    np.testing.assert_allclose(value, (1.0 - DISCOUNT**steps_left) / (1.0 - DISCOUNT), atol=2.5)
 
 
 def test_the_value_depends_on_the_obs():
