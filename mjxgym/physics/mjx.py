@@ -20,6 +20,7 @@ from mujoco.mjx._src import sensor
 
 from mjxgym.physics import limits
 from mjxgym.physics.data import ARRAYS, Data
+from mjxgym.physics.derivatives import refuse_reverse
 from mjxgym.physics.engine import Stage
 from mjxgym.physics.limits import Limits
 from mjxgym.physics.mjx_settings import mjx_settings
@@ -88,7 +89,7 @@ class Mjx(Record):
 
     def _public(self, inner: mjx.Data) -> Data:
         asked: dict[str, Any] = {name: getattr(inner, name) if name in self.arrays else None for name in ARRAYS}
-        return Data(
+        data = Data(
             time=inner.time,
             qpos=inner.qpos,
             qvel=inner.qvel,
@@ -97,6 +98,16 @@ class Mjx(Record):
             **asked,
             overflow=(),
             private=Kept(inner.qacc_warmstart),
+        )
+        iterations = int(self.model.opt.iterations)
+        if iterations == 1 or not _has_constraints(inner):
+            return data
+        # Several iterations are a `while_loop`, which has no reverse mode; a single one is plain code.
+        return refuse_reverse(
+            "reverse-mode derivatives of engine=jax need a constraint solver of one iteration, and "
+            f'{self.names.source} has iterations="{iterations}": write <option iterations="1"/> there, or use '
+            "forward mode (jax.jvp, jax.jacfwd), or jax.lax.stop_gradient where none is meant",
+            data,
         )
 
 
@@ -128,9 +139,14 @@ def _ignored_features(model: mujoco.MjModel) -> dict[str, bool]:
 
 def _forward(model: mjx.Model, data: mjx.Data) -> mjx.Data:
     data = mjx.forward(model, data)
-    if data._impl.efc_J.size == 0:  # without constraints MJX returns before its acceleration sensors
+    if not _has_constraints(data):  # without constraints MJX returns before its acceleration sensors
         data = sensor.sensor_acc(model, data)
     return data
+
+
+def _has_constraints(data: mjx.Data) -> bool:
+    """Contacts, limits or friction are possible at all."""
+    return data._impl.efc_J.size > 0
 
 
 def _step(model: mjx.Model, data: mjx.Data) -> mjx.Data:

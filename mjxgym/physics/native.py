@@ -23,6 +23,7 @@ from mujoco import batch
 
 from mjxgym.physics import limits
 from mjxgym.physics.data import ARRAYS, Data
+from mjxgym.physics.derivatives import refuse
 from mjxgym.physics.engine import Stage
 from mjxgym.physics.limits import Limits
 from mjxgym.physics.names import Names
@@ -30,6 +31,11 @@ from mjxgym.physics.quiet import quiet
 from mjxgym.tree import Record, static
 
 _STATE = ("time", "qpos", "qvel", "act")
+# Unrefused, a derivative would be 0 in silence: bit patterns have none.
+_NO_DERIVATIVES = (
+    "engine=c has no derivatives, since C MuJoCo runs outside JAX: use engine=jax for one, "
+    "or jax.lax.stop_gradient on actions and states where none is meant"
+)
 _STAGES: dict[Stage, int] = {
     "none": mujoco.mjtStage.mjSTAGE_NONE.value,
     "position": mujoco.mjtStage.mjSTAGE_POS.value,
@@ -151,6 +157,7 @@ class Native(Record):
         model = self.pool.model
         ctrl = jnp.zeros(model.nu) if ctrl is None else ctrl
         act = jnp.zeros(model.na) if act is None else act
+        qpos, qvel, act, ctrl = refuse(_NO_DERIVATIVES, (qpos, qvel, act, ctrl))
         start = jnp.concatenate([qpos, qvel, act, ctrl]).astype(jnp.float32)
         return self._unpack(self._call(self.pool.place, start), ctrl)
 
@@ -167,6 +174,7 @@ class Native(Record):
         model = self.pool.model
         qfrc = jnp.zeros(model.nv) if qfrc_applied is None else qfrc_applied
         xfrc = jnp.zeros(6 * model.nbody) if xfrc_applied is None else xfrc_applied.reshape(-1)
+        data, ctrl, qfrc, xfrc = refuse(_NO_DERIVATIVES, (data, ctrl, qfrc, xfrc))
         inputs = jnp.concatenate([ctrl, qfrc, xfrc]).astype(jnp.float32)
         packed = jnp.concatenate([data.private, jax.lax.bitcast_convert_type(inputs, jnp.uint32)])
         result = self._call(_Advance(self.pool, substeps, _STAGES[refresh]), packed)

@@ -25,6 +25,7 @@ from jax import Array
 from mjxgym.physics import limits
 from mjxgym.physics.batching import over_worlds
 from mjxgym.physics.data import ARRAYS, Data
+from mjxgym.physics.derivatives import refuse
 from mjxgym.physics.engine import Stage
 from mjxgym.physics.limits import Limits
 from mjxgym.physics.names import Names
@@ -37,6 +38,10 @@ from mujoco.mjx.third_party import mujoco_warp as mjw  # noqa: E402
 _UNROLLED = 8  # solver iterations
 _STATE = ("time", "qpos", "qvel", "act", "qacc_warmstart")  # advanced in place
 _INPUTS = ("ctrl", "qfrc_applied", "xfrc_applied")
+_NO_DERIVATIVES = (
+    "engine=warp has no derivatives: use engine=jax for one, "
+    "or jax.lax.stop_gradient on actions and states where none is meant"
+)
 
 
 class Scratch(NamedTuple):
@@ -203,6 +208,7 @@ class Warp(Record):
             for name in changed
         )
         call = _Call(host, substeps, stage)
+        values = refuse(_NO_DERIVATIVES, values)
         found = over_worlds(call, result, [values[name].astype(jnp.float32) for name in given])
         known: dict[str, Any] = dict.fromkeys(ARRAYS) | blank | values | dict(zip(changed, found, strict=True))
         return Data(
