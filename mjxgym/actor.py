@@ -17,7 +17,8 @@ from jax.extend import core
 from jax.interpreters import partial_eval
 
 from mjxgym import checkpoint, ppo
-from mjxgym.ppo.normalise import EPSILON, Moments, moments, normalise
+from mjxgym.build import Policy
+from mjxgym.ppo.normalise import EPSILON, moments, normalise
 
 # What a check draws: so many observations, at these multiples of the spread that the normaliser has seen.
 COUNT = 1000
@@ -27,13 +28,6 @@ SCALES = (1, 100)
 TOLERANCE = 1e-5
 REACH = 10.0
 STEPS = 20  # in sequence, where the policy has a memory
-
-
-class Policy(NamedTuple):
-    """The part of a TrainState that acts; the names are its fields'."""
-
-    params: Any
-    obs_stats: Moments | None
 
 
 # (obs [B, size], *memory [B, ...]) -> (action [B, A], *memory [B, ...])

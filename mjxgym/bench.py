@@ -33,10 +33,10 @@ from rich.console import Console
 from rich.table import Table
 
 from mjxgym import cache, command_line, machine, ppo, strict, xla
+from mjxgym.build import Built, build
 from mjxgym.config import TrainConfig
 from mjxgym.env import State, VecEnv, reset_done, select
 from mjxgym.ppo.rollout import Worlds, rollout
-from mjxgym.train import Built, build
 
 REPEATS = 7
 # Mean number of control steps a world of the physics loop lives: about what an episode of random actions lasts.

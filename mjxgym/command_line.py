@@ -17,7 +17,7 @@ from mjxgym.config import TrainConfig, load_run, newest_run, task_config, task_n
 from mjxgym.strict import UserError, change, flatten, merge, nearest, plain, show
 
 # Keys that a resumed run may change: how long and how it reports, never what it computes.
-RESUMABLE = ("iterations", "iterations_per_call", "save_seconds", "wandb")
+RESUMABLE = ("iterations", "iterations_per_call", "save_seconds", "eval", "video", "wandb")
 
 
 class Word(NamedTuple):

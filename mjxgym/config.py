@@ -13,6 +13,7 @@ from typing import Any, Literal
 from omegaconf import OmegaConf
 
 from mjxgym import envs
+from mjxgym.physics import render
 from mjxgym.ppo.config import PPOConfig
 from mjxgym.strict import UserError, change, flatten, merge, plain, read_yaml, show
 
@@ -29,8 +30,42 @@ class WandbConfig:
     project: str = "mjxgym"
     entity: str | None = None  # None: the user's default
     group: str | None = None  # None: the task
-    name: str | None = None  # None: the run folder's
-    tags: tuple[str, ...] = ()
+    name: str | None = None  # None: <task>-<run folder's name>, e.g. ant-2030-01-01_12-00-00-42
+    tags: tuple[str, ...] = ()  # besides the task's and the engine's name
+
+
+@dataclasses.dataclass(frozen=True)
+class EvalConfig:
+    """Episodes with the mean action, in the training engine and in engine c: the return, and the gap between them."""
+
+    every: int = 100  # iterations between evaluations during training; 0: none
+    at_end: bool = True  # of the best checkpoint
+    episodes: int = 32
+
+
+@dataclasses.dataclass(frozen=True)
+class VideoConfig:
+    """Films of the policy with the mean action, in engine c."""
+
+    every: int = 0  # iterations between films during training; 0: none
+    at_end: bool = True  # of the best checkpoint
+    seconds: float = 10.0
+    envs: int = 1  # worlds, a tile each
+    width: int = 640  # pixels
+    height: int = 480
+    camera: str | None = None  # None: the model's `track`, else its first
+    renderer: Literal["auto", "gl", "rays"] = "auto"
+
+    def check(self, prefix: str = "") -> None:
+        """Raise UserError for numbers that cannot be; `prefix` is where the settings are on the command line."""
+        if not 0.0 < self.seconds <= 3600.0:
+            raise UserError(f"{prefix}seconds is {self.seconds}; it must be more than 0, and 3600 at most")
+        if self.envs < 1:
+            raise UserError(f"{prefix}envs is {self.envs}; it must be at least 1")
+        try:
+            render.check_size(self.width, self.height, self.envs)
+        except ValueError as error:
+            raise UserError(f"{prefix}{error}") from error
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,6 +75,8 @@ class TrainConfig:
     task: str  # file name in envs/ and configs/
     env: Any  # the task's own Config
     ppo: PPOConfig = dataclasses.field(default=PPOConfig())
+    eval: EvalConfig = dataclasses.field(default=EvalConfig())
+    video: VideoConfig = dataclasses.field(default=VideoConfig())
     wandb: WandbConfig = dataclasses.field(default=WandbConfig())
     engine: str = "auto"  # auto | warp | jax | c
     num_envs: int = 4096
@@ -55,6 +92,12 @@ class TrainConfig:
         for key, low in (("iterations", 1), ("iterations_per_call", 1), ("seed", 0)):
             if getattr(self, key) < low:
                 raise UserError(f"{key} is {getattr(self, key)}; it must be at least {low}")
+        for key, value in (("eval.every", self.eval.every), ("video.every", self.video.every)):
+            if value < 0:
+                raise UserError(f"{key} is {value}; it must be at least 0 (0 means never)")
+        if self.eval.episodes < 1:
+            raise UserError(f"eval.episodes is {self.eval.episodes}; it must be at least 1")
+        self.video.check("video.")
         if self.seed >= 2**32:
             raise UserError(f"seed is {self.seed}; it must be below 2**32")
         if self.save_seconds < 0:

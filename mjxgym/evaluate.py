@@ -2,30 +2,28 @@
 
   run=PATH                  the run folder
   checkpoint=best|last      which of its checkpoints
-  engine=auto|warp|jax|c    the run's own by default; another one shows how much the policy depends on it
+  engine=warp,jax,c         one or more: the run's own by default; others show how much the policy depends on it
   episodes=256  seed=0      whole episodes, one per env, from fresh starts, with the mean action
 
-Prints a table and writes RUN/evaluate-<engine>.json. Exit code 2: it cannot be done as asked.
+Prints one table, a column for each engine, and adds a line for each to RUN/evaluate.jsonl. Intervals are of 95 %; what
+is kept is the share of the first engine's return. Exit code 2: it cannot be done as asked.
 """
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
-import jax
-import numpy as np
 from rich.console import Console
 from rich.table import Table
-from scipy.special import stdtrit
 
-from mjxgym import cache, checkpoint, config, machine, ppo, strict, xla
+from mjxgym import build, cache, config, measure, physics, strict, xla
+from mjxgym.measure import KEPT, Kept, Summary, around, kept
 from mjxgym.strict import UserError
-from mjxgym.train import build
 
 
 @dataclass(frozen=True)
@@ -34,47 +32,9 @@ class Settings:
 
     run: str | None = None
     checkpoint: Literal["best", "last"] = "best"
-    engine: str | None = None  # None: the run's
+    engine: str | None = None  # names with commas between; None: the run's
     episodes: int = 256
     seed: int = 0
-
-
-class Policy(NamedTuple):
-    """The part of a TrainState that acts; the names are its fields'."""
-
-    params: Any
-    obs_stats: Any
-
-
-@dataclass(frozen=True)
-class Term:
-    """A reward term's sum over an episode, the mean over episodes."""
-
-    name: str
-    unweighted: float
-    weighted: float | None  # None: the task names no weights
-
-
-@dataclass(frozen=True)
-class Summary:
-    """What the episodes were like. Returns, lengths and terms are of episodes whose physics did not break."""
-
-    task: str
-    engine: str
-    device: str
-    checkpoint: str
-    iteration: int
-    seed: int
-    episodes: int
-    return_mean: float
-    return_interval: float | None  # half width of the 95 % confidence interval of the mean (Student's t)
-    return_median: float
-    return_std: float | None
-    length_mean: float  # control steps
-    terminated: float  # shares of all episodes
-    truncated: float
-    quarantined: float
-    terms: tuple[Term, ...]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -89,14 +49,13 @@ def run(argv: Sequence[str]) -> int:
         print(__doc__)
         return 0
     settings = load(argv)
-    summary = evaluate(settings)
-    Console(highlight=False, soft_wrap=True).print(table(summary))
-    path = Path(settings.run or "") / f"evaluate-{summary.engine}.json"
-    try:
-        path.write_text(json.dumps(asdict(summary), indent=1) + "\n")
-    except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror}") from error
-    print(path)
+    cache.enable()
+    folder = Path(settings.run or "").expanduser()
+    saved = config.load_run(folder)
+    about, summaries = evaluate(settings, folder, saved)
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(table(summaries, title(about)))
+    print(measure.record(folder, about, summaries))
     return 0
 
 
@@ -112,81 +71,63 @@ def load(argv: Sequence[str]) -> Settings:
     return settings
 
 
-def evaluate(settings: Settings) -> Summary:
-    """Rebuild the run's env and network, restore the policy, play."""
-    cache.enable()
-    folder = Path(settings.run or "").expanduser()
-    saved = config.load_run(folder)
-    built, saved = build(replace(saved, engine=settings.engine or saved.engine))
-    key = jax.random.key(settings.seed)
-    # An engine's own buffers are no part of a policy, so these shapes are the same on all engines.
-    shapes = jax.eval_shape(lambda key: ppo.init(built.vec, built.net, saved.ppo, saved.num_envs, key), key)
-    path = folder / config.CHECKPOINTS / settings.checkpoint
-    policy, note = checkpoint.restore(path, Policy(shapes.params, shapes.obs_stats), saved.task)
-    length = built.vec.env.episode_length
-    episodes = ppo.evaluate(
-        built.vec, built.net, policy.params, policy.obs_stats, saved.ppo, key, settings.episodes, length
-    )
-    weights = getattr(built.vec.env, "reward_weights", None)
-    return summarise(jax.device_get(episodes), weights, saved, settings, note["iteration"])
+def evaluate(settings: Settings, folder: Path, saved: config.TrainConfig) -> tuple[dict[str, Any], list[Summary]]:
+    """(what was evaluated, by which name in the record; a summary for each engine asked for, in that order)."""
+    with strict.building():
+        engines = [physics.resolve(name.strip()) for name in (settings.engine or saved.engine).split(",")]
+    summaries: list[Summary] = []
+    note: dict[str, Any] = {}
+    for engine in dict.fromkeys(engines):
+        built, wanted = build.build(replace(saved, engine=engine))
+        policy, note = build.restore(built, wanted, folder, settings.checkpoint)
+        summaries.append(measure.measure(built, policy, saved.ppo, settings.episodes, settings.seed))
+    return measure.about(saved, settings.checkpoint, note["iteration"], settings.seed), summaries
 
 
-def summarise(
-    episodes: ppo.Episodes, weights: Any, saved: config.TrainConfig, settings: Settings, iteration: int
-) -> Summary:
-    """Numbers of [N] episodes, fetched."""
-    sound = episodes.finished & ~episodes.quarantined
-    count = int(sound.sum())
-    if count == 0:
-        raise UserError(f"the physics broke in all {settings.episodes} episodes; there is nothing to measure")
-    returns = episodes.returns[sound].astype(np.float64)
-    std = float(returns.std(ddof=1)) if count > 1 else None
-    names = getattr(episodes.terms, "_fields", ())
-    sums = [float(np.mean(term[sound])) for term in episodes.terms]
-    worth = [None] * len(sums) if weights is None else [float(weight) for weight in weights]
-    return Summary(
-        task=saved.task,
-        engine=saved.engine,
-        device=machine.device(),
-        checkpoint=settings.checkpoint,
-        iteration=iteration,
-        seed=settings.seed,
-        episodes=settings.episodes,
-        return_mean=float(returns.mean()),
-        return_interval=None if std is None else float(stdtrit(count - 1, 0.975)) * std / count**0.5,
-        return_median=float(np.median(returns)),
-        return_std=std,
-        length_mean=float(episodes.lengths[sound].mean()),
-        terminated=float(episodes.terminated.mean()),
-        truncated=float(episodes.truncated.mean()),
-        quarantined=float(episodes.quarantined.mean()),
-        terms=tuple(
-            Term(name, total, None if weight is None else weight * total)
-            for name, total, weight in zip(names, sums, worth, strict=True)
-        ),
+def title(about: dict[str, Any]) -> str:
+    """What the table is of."""
+    return (
+        f"{about['task']}, trained on engine {about['trained_on']}: {about['checkpoint']} checkpoint "
+        f"(iteration {about['iteration']}), mean action, seed {about['seed']}, {about['device']}"
     )
 
 
-def table(summary: Summary) -> Table:
-    """For people's eyes."""
-    interval = "" if summary.return_interval is None else f" ± {summary.return_interval:.1f}"
-    spread = "" if summary.return_std is None else f" (std {summary.return_std:.1f})"
-    title = (
-        f"{summary.task}, engine {summary.engine}, {summary.device}: {summary.checkpoint} checkpoint "
-        f"(iteration {summary.iteration}), {summary.episodes} episodes, mean action"
-    )
-    shown = Table("", "per episode", "weighted", title=title, title_justify="left")
-    shown.columns[1].justify = shown.columns[2].justify = "right"
-    shown.add_row("mean return, 95 % interval", f"{summary.return_mean:.1f}{interval}{spread}")
-    shown.add_row("median return", f"{summary.return_median:.1f}")
-    shown.add_row("length, control steps", f"{summary.length_mean:.0f}")
-    for name in ("terminated", "truncated", "quarantined"):
-        shown.add_row(name, f"{100 * getattr(summary, name):.1f} %")
+def table(summaries: Sequence[Summary], title: str) -> Table:
+    """For people's eyes: a column for each engine."""
+    first = summaries[0]
+    shown = Table("per episode", title=title, title_justify="left")
+    for summary in summaries:
+        shown.add_column(f"engine {summary.engine}", justify="right")
+
+    def row(name: str, cell: Callable[[Summary], str]) -> None:
+        shown.add_row(name, *map(cell, summaries))
+
+    row("episodes", lambda summary: f"{summary.episodes}")
+    row("mean return", lambda summary: f"{summary.return_mean:.1f}{around(summary.return_interval)}")
+    if len(summaries) > 1:
+        row(f"kept of engine {first.engine}'s", lambda summary: "" if summary is first else share(kept(first, summary)))
+    row("median return", lambda summary: f"{summary.return_median:.1f}")
+    row("length, control steps", lambda summary: f"{summary.length_mean:.0f}{around(summary.length_interval)}")
+    row("terminated", lambda summary: f"{100 * summary.terminated:.1f} %")
+    row("truncated", lambda summary: f"{100 * summary.truncated:.1f} %")
+    row("quarantined", lambda summary: f"{100 * summary.quarantined:.1f} %")
     shown.add_section()
-    for term in summary.terms:
-        weighted = "" if term.weighted is None else f"{term.weighted:.2f}"
-        shown.add_row(f"reward/{term.name}", f"{term.unweighted:.2f}", weighted)
+    for index, term in enumerate(first.terms):
+        row(f"reward/{term.name}", partial(worth, index))
     return shown
+
+
+def share(found: Kept | None) -> str:
+    """What is kept, marked where it is too little."""
+    if found is None:
+        return "no share of a return ≤ 0"
+    return f"{found}, less than {100 * KEPT:.0f} %" if found.share < KEPT else str(found)
+
+
+def worth(index: int, summary: Summary) -> str:
+    """A term's part of the return; of a task that names no weights, the bare term."""
+    term = summary.terms[index]
+    return f"{term.unweighted:.2f} (no weight)" if term.weighted is None else f"{term.weighted:.2f}"
 
 
 if __name__ == "__main__":

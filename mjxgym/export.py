@@ -27,10 +27,10 @@ import numpy as np
 from jax import export as jax_export
 
 from mjxgym import cache, checkpoint, config, metadata, strict
-from mjxgym.actor import Actor, Policy, Step, Traced, differences, trace
+from mjxgym.actor import Actor, Step, Traced, differences, trace
+from mjxgym.build import Policy, build
 from mjxgym.config import TrainConfig
 from mjxgym.strict import UserError
-from mjxgym.train import build
 
 
 @dataclass(frozen=True)

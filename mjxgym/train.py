@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -32,20 +32,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mjxgym import cache, checkpoint, command_line, config, envs, log, machine, physics, ppo, strict, xla
+from mjxgym import cache, checkpoint, command_line, config, log, machine, measure, ppo, strict, video, xla
+from mjxgym.build import Built, build
 from mjxgym.config import TrainConfig
-from mjxgym.env import VecEnv, vectorise
 from mjxgym.strict import UserError
+from mjxgym.watch import Final, Moment, Watch
 
 # `best` is the best mean over this many finished episodes, or over one iteration's if those are more.
 BEST_EPISODES = 100
-
-
-class Built(NamedTuple):
-    """What a config describes."""
-
-    vec: VecEnv
-    net: ppo.Networks
 
 
 class Progress(NamedTuple):
@@ -123,7 +117,9 @@ def train(wanted: TrainConfig) -> int:
     """Train until `iterations`, or until asked to stop; returns the exit code."""
     kept = cache.enable()
     built, settings = build(wanted)
-    folder = open_run(wanted, settings)
+    if settings.video.every or settings.video.at_end:
+        video.check(built, settings.video)
+    folder, final = open_run(wanted, settings), Final()
     try:
         with ExitStack() as stack:
             began = time.perf_counter()
@@ -141,33 +137,27 @@ def train(wanted: TrainConfig) -> int:
                 seconds = time.perf_counter() - began
                 terminal.say(f"compiled in {seconds:.1f} s")
                 progress = progress._replace(seconds_compile=progress.seconds_compile + seconds)
-                sinks: list[log.Sink] = [terminal]
-                steps = progress.iteration * steps_per_iteration(settings)
-                for sink in (
-                    log.Csv(folder / log.METRICS_FILE, progress.iteration),
-                    log.TensorBoard(folder / "tensorboard", steps),
-                    log.Wandb(settings, folder),
-                ):
-                    sinks.append(stack.enter_context(closing(sink)))
-                progress, stopped = loop(settings, folder, call, ts, progress, sinks, terminal.say)
+                table = log.Csv(folder / log.METRICS_FILE, progress.iteration)
+                board = log.TensorBoard(folder / "tensorboard", progress.iteration * steps_per_iteration(settings))
+                wandb = log.Wandb(settings, folder)
+                sinks: list[log.Sink] = [terminal, table, board, wandb]
+                for sink in sinks[1:]:
+                    stack.enter_context(closing(sink))
+                watch = Watch(
+                    built, settings, folder, progress.iteration, late=(board, wandb), show=wandb.video, say=terminal.say
+                )
+                stack.enter_context(closing(watch))
+                progress, stopped = loop(settings, folder, call, ts, progress, sinks, watch, terminal.say)
+                if not stopped:
+                    final = watch.final()
             else:
                 stopped = False
-        finish(settings, folder, progress, stopped)
+        finish(settings, folder, progress, stopped, final)
     except OSError as error:
         saved = folder / config.CHECKPOINTS / "last"
         intact = f"; the checkpoint {saved} is intact, resume={folder} goes on from it" if saved.exists() else ""
         raise UserError(f"cannot write to {folder}: {error.strerror or error}{intact}") from error
     return 130 if stopped else 0
-
-
-def build(wanted: TrainConfig) -> tuple[Built, TrainConfig]:
-    """The vectorised env and its network; and the config with `engine` resolved, which is how it is saved."""
-    with strict.building():
-        engine = physics.resolve(wanted.engine)
-        env = envs.task(wanted.task).make(wanted.env, engine)
-        obs = jax.eval_shape(env.reset, jax.random.key(0)).obs
-        net = ppo.make_networks(wanted.ppo, obs, env.action_size)
-    return Built(vectorise(env), net), replace(wanted, engine=engine, run_dir=None, resume=None)
 
 
 def open_run(wanted: TrainConfig, settings: TrainConfig) -> Path:
@@ -231,9 +221,9 @@ def compile_call(built: Built, settings: TrainConfig, ts: ppo.TrainState) -> Cal
 
 def loop(
     settings: TrainConfig, folder: Path, call: Call, ts: ppo.TrainState, progress: Progress,
-    sinks: Sequence[log.Sink], say: Callable[[str], None],
+    sinks: Sequence[log.Sink], watch: Watch, say: Callable[[str], None],
 ) -> tuple[Progress, bool]:  # fmt: skip
-    """Call, log, save; (where it ended, whether it was asked to stop)."""
+    """Call, log, look, save; (where it ended, whether it was asked to stop)."""
     save = partial(checkpoint.save, task=settings.task)
     checkpoints, best, saved_at = folder / config.CHECKPOINTS, None, time.monotonic()
     # The call runs in a thread of its own, so that a signal is seen while it runs.
@@ -252,6 +242,9 @@ def loop(
                 sink.write(rows)
             if progress.best != before.best:
                 best = checkpoint.fetch(ts), progress._asdict()
+            steps = progress.iteration * steps_per_iteration(settings)
+            moment = Moment(progress.iteration, steps, progress.seconds_training)
+            worker.submit(watch.after, ts, moment, before.iteration).result()
             over = progress.iteration >= settings.iterations or stop.asked
             if over or time.monotonic() - saved_at >= settings.save_seconds:
                 if over and best is None and not (checkpoints / "best").exists():
@@ -297,12 +290,15 @@ def steps_per_iteration(settings: TrainConfig) -> int:
     return settings.num_envs * settings.ppo.num_steps
 
 
-def finish(settings: TrainConfig, folder: Path, progress: Progress, stopped: bool) -> None:
-    """Draw the learning curve and say how it went and what can be done next."""
-    from mjxgym.plot import learning_curve
+def finish(settings: TrainConfig, folder: Path, progress: Progress, stopped: bool, final: Final) -> None:
+    """Draw the learning curve and say how it went, what the reward was made of and what can be done next."""
+    from mjxgym import plot, terms
 
-    title = f"{settings.task}, engine {settings.engine}, {settings.num_envs} envs, {machine.device()}"
-    learning_curve(folder / log.METRICS_FILE, folder / "learning_curve.png", title)
+    shares: list[str] = []
+    if progress.iteration:
+        drawn = plot.read(folder)
+        plot.draw([drawn], folder / plot.PICTURE)
+        shares = terms.report(drawn.contributions)
     best = f"none yet: fewer than {BEST_EPISODES} episodes have finished"
     if progress.best is not None:
         best = f"{progress.best:.1f} (mean of {BEST_EPISODES} episodes or more)"
@@ -312,12 +308,27 @@ def finish(settings: TrainConfig, folder: Path, progress: Progress, stopped: boo
         f"{steps:,} env steps in {progress.seconds_training:.1f} s",
         f"compiling    {progress.seconds_compile:.1f} s",
         f"best return  {best}",
+        *(f"{'' if index else 'reward':13}{line}" for index, line in enumerate(shares)),
+        *(f"evaluated    {line}" for line in judged(final)),
+        *(f"video        {film.path} ({film.renderer}, {film.seconds:.1f} s)" for film in [final.film] if film),
         f"run folder   {folder}",
         f"evaluate     python -m mjxgym.evaluate run={folder}",
         f"go on        python -m mjxgym.train resume={folder}"
         + ("" if stopped else f" iterations={2 * settings.iterations}"),
     ]
     print("\n".join(lines))
+
+
+def judged(final: Final) -> list[str]:
+    """How good the best checkpoint is, and whether it is so in C MuJoCo too; nothing where it was not evaluated."""
+    here = final.here
+    if here is None:
+        return []
+    line = f"{here.return_mean:.1f}{measure.around(here.return_interval)} on engine {here.engine}"
+    if final.kept is None:
+        return [line]
+    flag = f": less than {100 * measure.KEPT:.0f} %, so the policy leans on engine {here.engine}"
+    return [f"{line}; engine c keeps {final.kept} of it{flag if final.kept.share < measure.KEPT else ''}"]
 
 
 if __name__ == "__main__":

@@ -13,7 +13,8 @@ from jax import export
 from probes import Sight
 
 from mjxgym import ppo
-from mjxgym.actor import COUNT, SCALES, STEPS, Actor, Policy, Traced, difference, differences, trace
+from mjxgym.actor import COUNT, SCALES, STEPS, Actor, Traced, difference, differences, trace
+from mjxgym.build import Policy
 from mjxgym.ppo.normalise import Moments, moments, update
 
 SIZE, ACTIONS = 5, 3

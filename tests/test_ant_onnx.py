@@ -19,7 +19,8 @@ import pytest
 from gru import Recurrent
 
 from mjxgym import envs, export, metadata, physics, train
-from mjxgym.actor import Actor, Policy
+from mjxgym.actor import Actor
+from mjxgym.build import Policy
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "ant_onnx.py"
 MODEL = physics.models_dir() / "ant" / "ant.xml"
@@ -30,7 +31,19 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The policy of a tiny run."""
     folder = tmp_path_factory.mktemp("ant") / "run"
     words = ["env=ant", "engine=c", "num_envs=8", "ppo.num_steps=8", "ppo.num_epochs=1", "ppo.hidden=[16,8]"]
-    assert train.main([*words, "env.episode_length=40", "iterations=1", f"run_dir={folder}"]) == 0
+    assert (
+        train.main(
+            [
+                *words,
+                "eval.at_end=false",
+                "video.at_end=false",
+                "env.episode_length=40",
+                "iterations=1",
+                f"run_dir={folder}",
+            ]
+        )
+        == 0
+    )
     assert export.main([f"run={folder}"]) == 0
     return folder / "policy.onnx"
 

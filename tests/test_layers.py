@@ -19,11 +19,15 @@ ALLOWED = {
     "envs": {"tree", "env", "physics", "envs"},
     "ppo": {"tree", "env", "ppo"},
     "strict": set(),
-    "config": {"strict", "envs", "ppo"},
+    "config": {"strict", "physics", "envs", "ppo"},
+    "build": {"strict", "config", "checkpoint", "env", "physics", "envs", "ppo"},
     "command_line": {"strict", "config"},
     "checkpoint": {"strict"},
+    "terms": set(),
+    "log": {"strict", "config", "machine"},
+    "plot": {"strict", "config", "command_line", "log", "terms"},
     "onnx_graph": {"strict"},
-    "actor": {"checkpoint", "ppo"},
+    "actor": {"build", "checkpoint", "ppo"},
     "gymnasium": {"env"},
 }
 

@@ -32,7 +32,7 @@ def test_an_env_is_made_stepped_and_scanned(name: str):
 
 def test_a_task_is_trained_and_evaluated(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     words = ["env=cartpole", "engine=c", "num_envs=8", "ppo.num_steps=4", "ppo.hidden=[8]", "env.episode_length=20"]
-    assert train.main([*words, "iterations=2", f"run_dir={tmp_path}"]) == 0
+    assert train.main([*words, "eval.at_end=false", "video.at_end=false", "iterations=2", f"run_dir={tmp_path}"]) == 0
     assert f"python -m mjxgym.evaluate run={tmp_path}" in capsys.readouterr().out
     assert evaluate.main([f"run={tmp_path}", "episodes=8"]) == 0
     assert "mean return" in capsys.readouterr().out

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from mjxgym import checkpoint, command_line, config, log, train
+from mjxgym import checkpoint, command_line, config, log, train, watch
 
-TINY = ("env=cartpole", "engine=c", "num_envs=8", "ppo.num_steps=8", "ppo.hidden=[8]", "ppo.num_epochs=1")
+TINY = ("env=cartpole", "engine=c", "num_envs=8", "ppo.num_steps=8", "ppo.hidden=[8]", "ppo.num_epochs=1",
+        "eval.at_end=false", "video.at_end=false")  # fmt: skip
 TIMING = ("seconds_training", "seconds_compile", "steps_per_second")
 ROOT = Path(__file__).parents[1]
 
@@ -93,7 +94,7 @@ def test_a_cache_that_cannot_be_written_is_one_line(
 
 
 def test_the_closing_lines_say_how_to_go_on(whole: Path, capsys: pytest.CaptureFixture[str]):
-    train.finish(config.load_run(whole), whole, train.Progress(iteration=7), stopped=False)
+    train.finish(config.load_run(whole), whole, train.Progress(iteration=7), stopped=False, final=watch.Final())
     said = capsys.readouterr().out
     assert f"mjxgym.evaluate run={whole}" in said
     assert f"mjxgym.train resume={whole} iterations=14" in said

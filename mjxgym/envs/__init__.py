@@ -8,6 +8,39 @@ import functools
 import importlib
 from pathlib import Path
 from types import ModuleType
+from typing import Any, Protocol
+
+from mjxgym.env import Env
+from mjxgym.physics import Engine
+
+
+class Task(Env, Protocol):
+    """What every env of this folder says of itself besides: for measuring, filming and exporting it."""
+
+    @property
+    def physics(self) -> Engine:
+        """What moves it."""
+        ...
+
+    @property
+    def config(self) -> Any:
+        """Its `Config`; `config.substeps` are the physics steps of a control step."""
+        ...
+
+    @property
+    def control_dt(self) -> float:
+        """Seconds per control step."""
+        ...
+
+    @property
+    def obs_names(self) -> tuple[tuple[str, int], ...]:
+        """(name, size) of the parts of an observation, in order."""
+        ...
+
+    @property
+    def reward_weights(self) -> Any:
+        """NamedTuple of floats: the weights of `State.metrics`."""
+        ...
 
 
 def task_names() -> list[str]:

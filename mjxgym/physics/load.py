@@ -12,6 +12,7 @@ from typing import Literal, get_args
 
 import jax
 import mujoco
+import numpy as np
 
 from mjxgym.physics.data import ARRAYS
 from mjxgym.physics.engine import Engine
@@ -65,10 +66,41 @@ def read_model(path: str | Path) -> mujoco.MjModel:
         looked = " and ".join(str(candidate) for candidate in candidates)
         raise FileNotFoundError(f"no model file at {looked}; env.model takes a path under models/ or any MJCF file")
     try:
-        return mujoco.MjModel.from_xml_path(str(found))
+        model = mujoco.MjModel.from_xml_path(str(found))
+        return model if model.ncam else _with_camera(found, model)
     except ValueError as error:
         reason = " ".join(str(error).split())
         raise ValueError(f"{found} is not a model MuJoCo can compile: {reason}") from error
+
+
+def _with_camera(path: Path, model: mujoco.MjModel) -> mujoco.MjModel:
+    """The model and a camera `track`, which goes with the first body that moves and shows it whole, from its right."""
+    moving = np.flatnonzero(model.body_dofnum)
+    if not len(moving):
+        return model
+    spec = mujoco.MjSpec.from_file(str(path))
+    data = mujoco.MjData(model)
+    mujoco.mj_kinematics(model, data)
+    mujoco.mj_comPos(model, data)
+    body = int(model.body_rootid[moving[0]])
+    # From ahead and to the right, looking a little down; a body's extent fills about half the picture's height.
+    back = np.array([0.3, -0.9, 0.35]) / np.linalg.norm([0.3, -0.9, 0.35])
+    right = np.cross([0.0, 0.0, 1.0], back)
+    right /= np.linalg.norm(right)
+    to_body = data.xmat[body].reshape(3, 3).T
+    eye = data.subtree_com[body] + 2.0 * model.stat.extent * back - data.xpos[body]
+    spec.bodies[body].add_camera(
+        name="track", mode=mujoco.mjtCamLight.mjCAMLIGHT_TRACKCOM, pos=to_body @ eye,
+        quat=_quat(to_body @ np.stack([right, np.cross(back, right), back], axis=1)),
+    )  # fmt: skip
+    return spec.compile()
+
+
+def _quat(axes: np.ndarray) -> np.ndarray:
+    """[3, 3] -> [4], w first."""
+    quat = np.empty(4)
+    mujoco.mju_mat2Quat(quat, axes.reshape(-1))
+    return quat
 
 
 def load(model: str | Path | mujoco.MjModel, engine: str = "auto", arrays: Sequence[str] = ARRAYS) -> Engine:
