@@ -36,6 +36,7 @@ from mjxgym import cache, command_line, machine, ppo, strict, xla
 from mjxgym.build import Built, build
 from mjxgym.config import TrainConfig
 from mjxgym.env import State, VecEnv, reset_done, select
+from mjxgym.envs.faults import snapshot
 from mjxgym.ppo.rollout import Worlds, rollout
 
 REPEATS = 7
@@ -95,7 +96,7 @@ def measure(built: Built, settings: TrainConfig) -> Speed:
     key = jax.random.key(settings.seed)
     began = time.perf_counter()
     ts = ppo.init(built.vec, built.net, settings.ppo, settings.num_envs, key)
-    train = ppo.train_many.lower(vec, built.net, settings.ppo, ts, calls, calls).compile()
+    train = ppo.train_many.lower(vec, built.net, settings.ppo, ts, calls, calls, snapshot).compile()
     compile_seconds = time.perf_counter() - began
     control_steps = settings.num_envs * steps
 
@@ -103,8 +104,8 @@ def measure(built: Built, settings: TrainConfig) -> Speed:
     trained = [ts]
 
     def train_once() -> Any:
-        trained[0], rows = train(vec, trained[0], calls)
-        return rows
+        trained[0], *found = train(vec, trained[0], calls)
+        return found
 
     training = seconds(train_once) / calls
     ts = trained[0]

@@ -9,7 +9,12 @@
   engine=c|warp|jax         what moves the world: C MuJoCo unless named
   seed=0                    of the starts
 
-The policy plays its mean action. Exit code 2: it cannot be done as asked.
+The policy plays its mean action.
+
+  replay=RUN/faults/CAUSE.npz   instead of run: the last steps of a world that broke in training, taken again in C
+                            MuJoCo: a table, and with video=FILE.mp4 a film in slow motion, the training's engine left
+
+Exit code 2: it cannot be done as asked.
 """
 
 from __future__ import annotations
@@ -27,12 +32,14 @@ import jax
 import mujoco
 import numpy as np
 
-from mjxgym import build, cache, config, physics, strict, video, xla
+from mjxgym import build, cache, config, faults, physics, strict, video, xla
 from mjxgym.build import Built, Policy
-from mjxgym.config import TrainConfig, VideoConfig
+from mjxgym.config import VideoConfig
 from mjxgym.physics import render
 from mjxgym.ppo import PPOConfig
 from mjxgym.strict import UserError
+
+SLOWER = 0.1  # of real time: a fault's last control steps are a fraction of a second
 
 
 @dataclass(frozen=True)
@@ -40,6 +47,7 @@ class Settings:
     """What the command line may say."""
 
     run: str | None = None
+    replay: str | None = None
     checkpoint: Literal["best", "last"] = "best"
     video: str | None = None
     envs: int = 1
@@ -79,12 +87,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run(argv: Sequence[str]) -> int:
-    """Open the viewer, or write a film."""
+    """What is asked for."""
     if any(word in ("-h", "--help") for word in argv):
         print(__doc__)
         return 0
     settings = load(argv)
     cache.enable()
+    return replay(settings) if settings.replay else play(settings)
+
+
+def play(settings: Settings) -> int:
+    """A run's policy, in the viewer or on film."""
     folder = Path(settings.run or "").expanduser()
     saved = config.load_run(folder)
     window = settings.video is None and settings.envs == 1 and has_display()
@@ -97,15 +110,18 @@ def run(argv: Sequence[str]) -> int:
     if window:
         watch(built, policy, saved.ppo, settings)
     else:
-        print(film(built, policy, saved, settings, Path(settings.video or folder / "play.mp4").expanduser()))
+        path = Path(settings.video or folder / "play.mp4").expanduser()
+        print(film(path, lambda path: video.film(built, policy, saved.ppo, settings.film, path, settings.seed)))
     return 0
 
 
 def load(argv: Sequence[str]) -> Settings:
     """The command line's words as types, checked."""
     settings = strict.settings(Settings(), argv)
-    if settings.run is None:
+    if settings.run is None and settings.replay is None:
         raise UserError("run is missing: say run=PATH, the folder of a training run")
+    if settings.run is not None and settings.replay is not None:
+        raise UserError("run and replay are both given; say the one that is to be seen")
     if settings.video is not None and Path(settings.video).suffix != ".mp4":
         raise UserError(f"video={settings.video} must end in .mp4, which is what is written")
     if not 0 <= settings.seed < 2**32:
@@ -114,12 +130,33 @@ def load(argv: Sequence[str]) -> Settings:
     return settings
 
 
-def film(built: Built, policy: Policy, saved: TrainConfig, settings: Settings, path: Path) -> str:
+def replay(settings: Settings) -> int:
+    """A fault's last steps in C MuJoCo: in words, and on film if asked for."""
+    fault = faults.read(Path(settings.replay or "").expanduser())
+    states = faults.again(fault)
+    print("\n".join(faults.report(fault, states)))
+    if settings.video:
+        with strict.building():
+            render.camera_id(fault.model, settings.camera)
+        begun = fault.steps.qpos[:1]
+        sides = [np.concatenate([begun, after]) for after in (fault.steps.next_qpos, states.qpos)]
+        qpos, fps = np.stack(sides, axis=1), max(1.0, SLOWER / fault.about["control_dt"])
+
+        def make(path: Path) -> render.Film:
+            return render.film(
+                fault.model, qpos, path, fps, settings.width, settings.height, settings.camera, settings.renderer
+            )
+
+        print(film(Path(settings.video).expanduser(), make))
+    return 0
+
+
+def film(path: Path, make: Callable[[Path], render.Film]) -> str:
     """Write a film; what to say of it."""
     if not path.parent.is_dir():
         raise UserError(f"video={path}: there is no folder {path.parent}; make it first")
     try:
-        made = video.film(built, policy, saved.ppo, settings.film, path, settings.seed)
+        made = make(path)
     except OSError as error:
         raise UserError(f"video={path} cannot be written: {error.strerror or error}") from error
     except RuntimeError as error:

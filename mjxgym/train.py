@@ -19,7 +19,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
@@ -32,9 +32,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mjxgym import cache, checkpoint, command_line, config, log, machine, measure, ppo, strict, video, xla
+from mjxgym import cache, checkpoint, command_line, config, faults, log, machine, measure, ppo, strict, video, xla
 from mjxgym.build import Built, build
 from mjxgym.config import TrainConfig
+from mjxgym.envs.faults import snapshot
 from mjxgym.strict import UserError
 from mjxgym.watch import Final, Moment, Watch
 
@@ -147,7 +148,8 @@ def train(wanted: TrainConfig) -> int:
                     built, settings, folder, progress.iteration, late=(board, wandb), show=wandb.video, say=terminal.say
                 )
                 stack.enter_context(closing(watch))
-                progress, stopped = loop(settings, folder, call, ts, progress, sinks, watch, terminal.say)
+                keep = partial(keep_faults, folder, built, settings, terminal.say)
+                progress, stopped = loop(settings, folder, call, keep, ts, progress, sinks, watch, terminal.say)
                 if not stopped:
                     final = watch.final()
             else:
@@ -198,30 +200,32 @@ def start(built: Built, settings: TrainConfig, resume: Path | None) -> tuple[ppo
     return ts, Progress(**note)._replace(recent=tuple((count, mean) for count, mean in note["recent"]))
 
 
-Call = Callable[[ppo.TrainState, int], tuple[ppo.TrainState, dict[str, np.ndarray]]]
+Cases = dict[str, ppo.Case]
+Call = Callable[[ppo.TrainState, int], tuple[ppo.TrainState, dict[str, np.ndarray], Cases]]
 
 
 def compile_call(built: Built, settings: TrainConfig, ts: ppo.TrainState) -> Call:
-    """`ts, count -> ts, metrics`, ready to run at full speed.
+    """`ts, count -> ts, metrics, what led to quarantines`, ready to run at full speed.
 
     It runs one iteration on a copy and forgets it, since some code (Warp's kernels) is compiled or loaded by the first
     call only. So training time has no compiling in it, not even of this kind.
     """
     size = settings.iterations_per_call
-    compiled = ppo.train_many.lower(built.vec, built.net, settings.ppo, ts, np.int32(1), size).compile()
+    lowered = ppo.train_many.lower(built.vec, built.net, settings.ppo, ts, np.int32(1), size, snapshot)
+    compiled = lowered.compile()
 
-    def call(ts: ppo.TrainState, count: int) -> tuple[ppo.TrainState, dict[str, np.ndarray]]:
-        ts, metrics = compiled(built.vec, ts, np.int32(count))
-        metrics = jax.device_get(metrics)
-        return jax.block_until_ready(ts), metrics
+    def call(ts: ppo.TrainState, count: int) -> tuple[ppo.TrainState, dict[str, np.ndarray], Cases]:
+        ts, metrics, cases = compiled(built.vec, ts, np.int32(count))
+        metrics, cases = jax.device_get((metrics, cases))
+        return jax.block_until_ready(ts), metrics, cases
 
     call(jax.tree.map(jnp.copy, ts), 1)
     return call
 
 
 def loop(
-    settings: TrainConfig, folder: Path, call: Call, ts: ppo.TrainState, progress: Progress,
-    sinks: Sequence[log.Sink], watch: Watch, say: Callable[[str], None],
+    settings: TrainConfig, folder: Path, call: Call, keep: Callable[[Cases], None], ts: ppo.TrainState,
+    progress: Progress, sinks: Sequence[log.Sink], watch: Watch, say: Callable[[str], None],
 ) -> tuple[Progress, bool]:  # fmt: skip
     """Call, log, look, save; (where it ended, whether it was asked to stop)."""
     save = partial(checkpoint.save, task=settings.task)
@@ -231,8 +235,9 @@ def loop(
         while progress.iteration < settings.iterations and not stop.asked:
             count = min(settings.iterations_per_call, settings.iterations - progress.iteration)
             began = time.perf_counter()
-            ts, metrics = worker.submit(call, ts, count).result()
+            ts, metrics, cases = worker.submit(call, ts, count).result()
             seconds = time.perf_counter() - began
+            keep(cases)
             rows = log.table(
                 metrics, count, progress.iteration, steps_per_iteration(settings),
                 progress.seconds_training, seconds, progress.seconds_compile,
@@ -255,6 +260,16 @@ def loop(
                 save(checkpoints / "last", ts, note=progress._asdict())
                 saved_at = time.monotonic()
         return progress, stop.asked
+
+
+def keep_faults(
+    folder: Path, built: Built, settings: TrainConfig, say: Callable[[str], None], cases: Mapping[str, ppo.Case]
+) -> None:
+    """A file for the first quarantine of each cause, once per run."""
+    for cause, case in cases.items():
+        if int(case.length) and not (folder / faults.FOLDER / f"{cause}.npz").exists():
+            path = faults.write(folder, cause, case, built, settings)
+            say(f"a world broke ({cause}): python -m mjxgym.play replay={path} shows its last steps")
 
 
 @dataclass

@@ -1,6 +1,7 @@
 """Engine `jax`: MJX in pure JAX. For TPU and AMD, and bitwise repeatable on CPU.
 
-Derivatives exist in forward mode, and in reverse mode where the model's solver has `iterations="1"`.
+Derivatives exist in forward mode, and in reverse mode where the model's solver has `iterations="1"`. With that setting
+MJX's are NaN, in both modes, wherever constraints are possible and none acts, such as in free flight.
 
 Between control steps a world keeps only what the next one depends on; everything derived is recomputed inside, where
 XLA drops what nobody reads. Compile time and step time follow the number of *possible* contacts.
@@ -105,8 +106,9 @@ class Mjx(Record):
         # Several iterations are a `while_loop`, which has no reverse mode; a single one is plain code.
         return refuse_reverse(
             "reverse-mode derivatives of engine=jax need a constraint solver of one iteration, and "
-            f'{self.names.source} has iterations="{iterations}": write <option iterations="1"/> there, or use '
-            "forward mode (jax.jvp, jax.jacfwd), or jax.lax.stop_gradient where none is meant",
+            f'{self.names.source} has iterations="{iterations}": use forward mode (jax.jvp, jax.jacfwd); or '
+            'write <option iterations="1"/> there, with which they are NaN while no constraint acts; or '
+            "jax.lax.stop_gradient where none is meant",
             data,
         )
 

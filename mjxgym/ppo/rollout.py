@@ -11,6 +11,7 @@ from jax import Array
 from mjxgym.env import Faults, State, VecEnv, select
 from mjxgym.ppo import distributions, episodes
 from mjxgym.ppo.config import PPOConfig
+from mjxgym.ppo.faultbox import Snapshot, Steps
 from mjxgym.ppo.networks import Networks, Output
 from mjxgym.ppo.normalise import Moments, normalise
 from mjxgym.tree import pack, unpack
@@ -67,8 +68,8 @@ class Start(NamedTuple):
 
 def rollout(
     vec: VecEnv, net: Networks, config: PPOConfig, params: Any, obs_stats: Moments | None, worlds: Worlds,
-    fresh: State, key: Array,
-) -> tuple[Worlds, Transition, Counts, episodes.Finished]:  # fmt: skip
+    fresh: State, key: Array, snapshot: Snapshot | None = None,
+) -> tuple[Worlds, Transition, Counts, episodes.Finished, Steps]:  # fmt: skip
     """Play `config.num_steps` steps; an env whose episode ends takes its row of `fresh` [B, ...].
 
     The network runs once per step, on the obs a step truly led to: that values both ends of every step, time limits
@@ -105,17 +106,19 @@ def rollout(
         done = after.done
         packed = select(done, choose_start(packed_starts, ends), pack(Start(after, seen, carry_after)))
         carry = select(done, empty, now.carry)
-        stored = transition, Report(after.faults, after.metrics, finished)
+        kept = () if snapshot is None else snapshot(now.states, action, after)
+        stored = transition, Report(after.faults, after.metrics, finished), kept
         shapes[:] = [stored]
         return (packed, carry, done, ends + done, tally), pack(stored)
 
     nobody = jnp.zeros(num_envs, bool)
     loop = pack(now), worlds.carry, nobody, jnp.zeros(num_envs, jnp.int32), worlds.tally
     (packed, carry, _, _, tally), stored = jax.lax.scan(step, loop, noise)
-    transitions, report = unpack(stored, like=shapes[0])
+    transitions, report, kept = unpack(stored, like=shapes[0])
     after = unpack(packed, like=starts)
     tally = episodes.remember(tally, report.finished)
-    return Worlds(after.states, carry, tally), transitions, count(report, transitions.valid), report.finished
+    steps = Steps(kept, report.faults.nonfinite)
+    return Worlds(after.states, carry, tally), transitions, count(report, transitions.valid), report.finished, steps
 
 
 def choose_start(starts: Any, ends: Array) -> Any:

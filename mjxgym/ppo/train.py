@@ -15,8 +15,9 @@ import jax.numpy as jnp
 from jax import Array
 
 from mjxgym.env import State, VecEnv
-from mjxgym.ppo import episodes
+from mjxgym.ppo import episodes, faultbox
 from mjxgym.ppo.config import PPOConfig
+from mjxgym.ppo.faultbox import Box, Case, Snapshot, Steps
 from mjxgym.ppo.gae import gae
 from mjxgym.ppo.loss import Batch, masked_mean, standardise
 from mjxgym.ppo.networks import Networks
@@ -72,12 +73,21 @@ def _init(vec: VecEnv, net: Networks, config: PPOConfig, num_envs: int, key: Arr
 
 def train_step(vec: VecEnv, net: Networks, config: PPOConfig, ts: TrainState) -> tuple[TrainState, dict[str, Array]]:
     """One iteration: T steps in each of B envs, then E passes over M minibatches. Metrics are [] float32 by name."""
+    ts, metrics, _ = _train_step(vec, net, config, None, ts)
+    return ts, metrics
+
+
+def _train_step(
+    vec: VecEnv, net: Networks, config: PPOConfig, snapshot: Snapshot | None, ts: TrainState
+) -> tuple[TrainState, dict[str, Array], Steps]:
     key, reset_key, rollout_key = jax.random.split(ts.key, 3)
 
     # Collect. `fresh` holds one new start per env; an env that finishes takes its own.
     fresh = vec.reset(jax.random.split(reset_key, ts.tally.length.shape[0]))
     before = Worlds(ts.states, ts.carry, ts.tally)
-    worlds, traj, counts, finished = rollout(vec, net, config, ts.params, ts.obs_stats, before, fresh, rollout_key)
+    worlds, traj, counts, finished, steps = rollout(
+        vec, net, config, ts.params, ts.obs_stats, before, fresh, rollout_key, snapshot
+    )
 
     # Judge, in scaled reward units; the network speaks normalised ones. [T, B]
     value = denormalise(ts.value_stats, traj.output.value)
@@ -125,29 +135,38 @@ def train_step(vec: VecEnv, net: Networks, config: PPOConfig, ts: TrainState) ->
         key=key,
         iteration=ts.iteration + 1,
     )
-    return ts, metrics
+    return ts, metrics, steps
 
 
-@partial(jax.jit, static_argnames=("net", "config", "max_count"), donate_argnames=("ts",))
+@partial(jax.jit, static_argnames=("net", "config", "max_count", "snapshot"), donate_argnames=("ts",))
 def train_many(
-    vec: VecEnv, net: Networks, config: PPOConfig, ts: TrainState, count: Array | int, max_count: int
-) -> tuple[TrainState, dict[str, Array]]:
+    vec: VecEnv, net: Networks, config: PPOConfig, ts: TrainState, count: Array | int, max_count: int,
+    snapshot: Snapshot | None = None,
+) -> tuple[TrainState, dict[str, Array], dict[str, Case]]:  # fmt: skip
     """`count` iterations, at most `max_count`, in one call; metrics are [max_count], NaN from row `count` on.
+
+    With a `snapshot`, the first quarantine of each cause in this call comes back as a `Case`; without, none does.
 
     `count` is data, so chunks of any length share one executable and a run cut in two is the same run. `ts` is donated:
     its buffers become the result's, and the caller must not use it again.
     """
-    _, shapes = jax.eval_shape(partial(train_step, vec, net, config), ts)
+    step = partial(_train_step, vec, net, config, snapshot)
+    _, shapes, steps = jax.eval_shape(step, ts)
     names = sorted(shapes)
     rows = jnp.full((max_count, len(names)), jnp.nan, jnp.float32)
+    box = faultbox.empty(steps) if snapshot else None
 
-    def body(row: Array, loop: tuple[TrainState, Array]) -> tuple[TrainState, Array]:
-        ts, rows = loop
-        ts, metrics = train_step(vec, net, config, ts)
-        return ts, rows.at[row].set(jnp.stack([metrics[name] for name in names]))
+    def body(row: Array, loop: tuple[TrainState, Array, Box | None]) -> tuple[TrainState, Array, Box | None]:
+        ts, rows, box = loop
+        iteration = ts.iteration
+        ts, metrics, steps = step(ts)
+        if box is not None:
+            box = faultbox.look(box, steps, iteration)
+        return ts, rows.at[row].set(jnp.stack([metrics[name] for name in names])), box
 
-    ts, rows = jax.lax.fori_loop(0, jnp.minimum(count, max_count), body, (ts, rows))
-    return ts, {name: rows[:, column] for column, name in enumerate(names)}
+    ts, rows, box = jax.lax.fori_loop(0, jnp.minimum(count, max_count), body, (ts, rows, box))
+    cases = {} if box is None else box.cases
+    return ts, {name: rows[:, column] for column, name in enumerate(names)}, cases
 
 
 def learning(report: Report) -> dict[str, Array]:

@@ -49,5 +49,5 @@ def learn(
     vec = vectorise(env)
     net = net or ppo.make_networks(config, jax.eval_shape(env.reset, jax.random.key(0)).obs, env.action_size)
     ts = ppo.init(vec, net, config, num_envs, jax.random.key(seed))
-    ts, metrics = train(vec, net, config, ts, iterations, MAX_COUNT)
+    ts, metrics, _ = train(vec, net, config, ts, iterations, MAX_COUNT)
     return Learned(config, net, ts, {name: row[:iterations] for name, row in metrics.items()})

@@ -32,7 +32,7 @@ def broken_run(breaks_at=3, cause="state", poison=True, iterations=1):
     net = ppo.make_networks(TOGETHER, jnp.zeros(2), 1)
     ts = ppo.init(vectorise(env), net, TOGETHER, 8, jax.random.key(0))
     ts = ts.replace(states=ts.states.replace(memory=jnp.arange(8) == BROKEN))
-    ts, metrics = train(vectorise(env), net, TOGETHER, ts, iterations, MAX_COUNT)
+    ts, metrics, _ = train(vectorise(env), net, TOGETHER, ts, iterations, MAX_COUNT)
     return ts, {name: row[:iterations] for name, row in metrics.items()}
 
 
@@ -83,8 +83,8 @@ def test_a_run_cut_in_two_is_the_same_run_and_compiles_once():
     whole = learn(env.env, 40)
     compiled = train._cache_size()
     ts = ppo.init(env, net, CONFIG, 32, jax.random.key(0))
-    ts, first = train(env, net, CONFIG, ts, 13, MAX_COUNT)
-    ts, second = train(env, net, CONFIG, ts, 27, MAX_COUNT)
+    ts, first, _ = train(env, net, CONFIG, ts, 13, MAX_COUNT)
+    ts, second, _ = train(env, net, CONFIG, ts, 27, MAX_COUNT)
     same(whole.ts, ts)
     assert ts.iteration == 40
     assert train._cache_size() == compiled
