@@ -19,7 +19,9 @@ from mjxgym.strict import UserError, change, flatten, merge, plain, read_yaml, s
 
 # In every run folder.
 CONFIG_FILE = "config.yaml"
+DEFAULTS_FILE = "defaults.yaml"  # the task's settings as they were then, before what the run asked for
 CHECKPOINTS = "checkpoints"
+SHOWN = 3  # changed settings named in a line
 
 
 @dataclasses.dataclass(frozen=True)
@@ -170,6 +172,34 @@ def _task_parts(name: str) -> tuple[TrainConfig, dict, dict]:
 def save_run(config: TrainConfig, run_dir: Path) -> None:
     """Write all settings beside the run; `load_run` rebuilds the same config from them."""
     (run_dir / CONFIG_FILE).write_text(OmegaConf.to_yaml(plain(config)))
+    defaults = run_dir / DEFAULTS_FILE
+    if not defaults.exists():  # a resumed run keeps those it began with
+        defaults.write_text(OmegaConf.to_yaml(_defaults(config.task)))
+
+
+def changed_since(run_dir: str | Path, task: str) -> str | None:
+    """One line that says which of the task's settings have changed since the run began; None if none have.
+
+    A run's own settings are what is used, always; the line is for whoever remembers the new ones.
+    """
+    path = Path(run_dir).expanduser() / DEFAULTS_FILE
+    if not path.is_file():
+        return None
+    then, now = flatten(read_yaml(path, str(path))), flatten(_defaults(task))
+    changed = [key for key in then if key in now and then[key] != now[key]]
+    if not changed:
+        return None
+    # A change in code reaches the preset too; once is enough.
+    changed = [key for key in changed if not (key.startswith("cpu.") and "full." + key.removeprefix("cpu.") in changed)]
+    shown = ", ".join(
+        f"{key.removeprefix('full.')} was {show(then[key])} and is {show(now[key])}" for key in changed[:SHOWN]
+    )
+    more = f" and {len(changed) - SHOWN} more" if len(changed) > SHOWN else ""
+    return f"the settings of {task} have changed since this run ({shown}{more}); the run's own are used"
+
+
+def _defaults(task: str) -> dict[str, Any]:
+    return {"full": plain(task_config(task)), "cpu": plain(task_config(task, cpu=True))}
 
 
 def load_run(run_dir: str | Path) -> TrainConfig:

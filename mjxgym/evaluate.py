@@ -52,6 +52,8 @@ def run(argv: Sequence[str]) -> int:
     cache.enable()
     folder = Path(settings.run or "").expanduser()
     saved = config.load_run(folder)
+    if changed := config.changed_since(folder, saved.task):
+        print(changed)
     about, summaries = evaluate(settings, folder, saved)
     console = Console(highlight=False, soft_wrap=True)
     console.print(table(summaries, title(about)))

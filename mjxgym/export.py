@@ -89,6 +89,8 @@ def export(settings: Settings) -> Exported:
     """Rebuild the run's network, restore its policy, write, check."""
     folder, out = Path(settings.run or "").expanduser(), Path(settings.out or "")
     saved = config.load_run(folder)
+    if changed := config.changed_since(folder, saved.task):
+        print(changed)
     saved.check()
     if not out.parent.is_dir():
         raise UserError(f"out={out}: there is no folder {out.parent}; make it first")

@@ -100,6 +100,8 @@ def play(settings: Settings) -> int:
     """A run's policy, in the viewer or on film."""
     folder = Path(settings.run or "").expanduser()
     saved = config.load_run(folder)
+    if changed := config.changed_since(folder, saved.task):
+        print(changed)
     window = settings.video is None and settings.envs == 1 and has_display()
     with strict.building():
         engine = physics.resolve(settings.engine)

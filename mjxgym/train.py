@@ -133,6 +133,8 @@ def train(wanted: TrainConfig) -> int:
             terminal.say(f"{settings.task} on engine {settings.engine}, {machine.device()}, run {folder}")
             if progress.iteration:
                 terminal.say(f"resumed at iteration {progress.iteration}")
+            if changed := config.changed_since(folder, settings.task):
+                terminal.say(changed)
             if progress.iteration < settings.iterations:
                 call = compile_call(built, settings, ts)
                 seconds = time.perf_counter() - began

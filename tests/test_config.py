@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -84,3 +85,23 @@ def test_library_mistakes_are_value_errors_with_the_nearest_name():
         env_config("ant", episode_lenght=5)
     with pytest.raises(ValueError, match="did you mean ant"):
         env_config("an")
+
+
+def test_settings_that_have_changed_since_a_run_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    before = config.task_config("cartpole")
+    config.save_run(dataclasses.replace(before, seed=7), tmp_path)
+    assert config.changed_since(tmp_path, "cartpole") is None  # what the run asked for is no change
+    after = {False: before, True: config.task_config("cartpole", cpu=True)}
+    after = {cpu: dataclasses.replace(one, env=dataclasses.replace(one.env, max_pos=2.0)) for cpu, one in after.items()}
+    after[True] = dataclasses.replace(after[True], num_envs=77)
+    monkeypatch.setattr(config, "task_config", lambda task, cpu=False: after[cpu])
+    said = config.changed_since(tmp_path, "cartpole")
+    assert said == (
+        "the settings of cartpole have changed since this run (env.max_pos was 3 and is 2, "
+        f"cpu.num_envs was {before.num_envs} and is 77); the run's own are used"
+    )
+    assert config.load_run(tmp_path).env.max_pos == 3.0
+    config.save_run(before, tmp_path)  # a resumed run still knows with what it began
+    assert config.changed_since(tmp_path, "cartpole") == said
+    (tmp_path / config.DEFAULTS_FILE).unlink()  # of a run from before there was such a file
+    assert config.changed_since(tmp_path, "cartpole") is None
