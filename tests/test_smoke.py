@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import pytest
 
 import mjxgym
-from mjxgym import evaluate, train
+from mjxgym import evaluate, measure, train
 
 
 @pytest.mark.parametrize("name", mjxgym.list_envs())
@@ -36,4 +36,4 @@ def test_a_task_is_trained_and_evaluated(tmp_path: Path, capsys: pytest.CaptureF
     assert f"python -m mjxgym.evaluate run={tmp_path}" in capsys.readouterr().out
     assert evaluate.main([f"run={tmp_path}", "episodes=8"]) == 0
     assert "mean return" in capsys.readouterr().out
-    assert json.loads((tmp_path / "evaluate-c.json").read_text())["iteration"] == 2
+    assert json.loads((tmp_path / measure.RECORD).read_text())["iteration"] == 2
