@@ -84,6 +84,9 @@ class Rays:
         wp.config.quiet = True
         from mujoco.mjx.third_party import mujoco_warp as mjw
 
+        # Nothing is stepped here, and Warp refuses some of what only a step would read.
+        model.opt.disableflags = model.opt.enableflags = model.opt.noslip_iterations = 0
+        model.opt.integrator, model.opt.solver = mujoco.mjtIntegrator.mjINT_EULER, mujoco.mjtSolver.mjSOL_NEWTON
         self._wp, self._mjw, self._size = wp, mjw, (worlds, height, width)
         self._model = mjw.put_model(model)
         self._data = mjw.make_data(model, nworld=worlds)

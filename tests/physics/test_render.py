@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib.util
 import os
 import subprocess
@@ -97,6 +98,16 @@ def test_without_opengl_rays_are_traced(ball: mujoco.MjModel, tmp_path: Path, no
     film = render.film(ball, moving(ball), tmp_path / "film.mp4", FPS, WIDTH, HEIGHT)
     assert film.renderer == "ray tracer"
     check(film)
+
+
+@needs_warp
+def test_rays_are_traced_whatever_a_step_would_need(ball: mujoco.MjModel, tmp_path: Path):
+    """Engine c switches MuJoCo's automatic reset off, which Warp refuses to step; there is nothing to step."""
+    model = copy.copy(ball)
+    model.opt.disableflags = mujoco.mjtDisableBit.mjDSBL_AUTORESET
+    model.opt.integrator, model.opt.solver = mujoco.mjtIntegrator.mjINT_IMPLICIT, mujoco.mjtSolver.mjSOL_PGS
+    model.opt.noslip_iterations = 3
+    check(render.film(model, moving(ball), tmp_path / "film.mp4", FPS, WIDTH, HEIGHT, renderer="rays"))
 
 
 def test_where_nothing_can_draw_every_reason_is_told(ball: mujoco.MjModel, tmp_path: Path, no_gl: None):
