@@ -23,17 +23,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from mjxgym import physics
-from mjxgym.env import State, quarantine
-from mjxgym.envs import faults, observe, rewards
-from mjxgym.physics import Data, Engine, frames
-from mjxgym.tree import Record, static
+from mjxgym.envs import rewards, running
+from mjxgym.envs.running import Runner
+from mjxgym.physics import Data, frames
 
 # The order of actions and of joint observations; each joint has a motor of the same name.
 JOINTS = ("hip_1", "ankle_1", "hip_2", "ankle_2", "hip_3", "ankle_3", "hip_4", "ankle_4")
@@ -96,125 +92,41 @@ class Config:
     )
 
 
-class Ant(Record):
+class Ant(Runner):
     """The task on an engine. `make` builds it."""
-
-    physics: Engine
-    lower: Array  # [8] rad, joint ranges
-    upper: Array  # [8]
-    config: Config = static()
-    qpos: tuple[int, ...] = static()  # addresses of JOINTS
-    qvel: tuple[int, ...] = static()
-    sensors: tuple[int, ...] = static()  # addresses of SENSORS
-
-    @property
-    def action_size(self) -> int:
-        return len(JOINTS)
-
-    @property
-    def obs_size(self) -> int:
-        return sum(size for _, size in self.obs_names)
 
     @property
     def obs_names(self) -> tuple[tuple[str, int], ...]:
-        """(name, size) of the parts of an observation, in order."""
         sizes = {"linvel_body": 3, "angvel_body": 3, "foot_wrench": len(self.sensors)}
         sizes |= dict.fromkeys(("joint_pos", "joint_vel", "last_action"), len(JOINTS))
         return tuple((name, sizes.get(name, 1)) for name in Obs._fields)
 
-    @property
-    def episode_length(self) -> int:
-        return self.config.episode_length
-
-    @property
-    def control_dt(self) -> float:
-        """Seconds per control step."""
-        return self.physics.sim_dt * self.config.substeps
-
-    @property
-    def reward_weights(self) -> Reward:
-        return self.config.weights
-
-    def reset(self, key: Array) -> State:
-        key, pos_key, vel_key = jax.random.split(key, 3)
-        config, size = self.config, (len(JOINTS),)
-        joints = jnp.clip(0.0, self.lower, self.upper)  # the admissible angles nearest to 0
-        joints += jax.random.uniform(pos_key, size, minval=-config.start_pos, maxval=config.start_pos)
-        joint_vel = jax.random.uniform(vel_key, size, minval=-config.start_vel, maxval=config.start_vel)
-        root = jnp.array([0.0, 0.0, config.start_height, 1.0, 0.0, 0.0, 0.0])
-        qpos = jnp.asarray(self.physics.names.qpos0).at[:7].set(root)
-        data = self.physics.place(
-            qpos=qpos.at[jnp.array(self.qpos)].set(jnp.clip(joints, self.lower, self.upper)),
-            qvel=jnp.zeros(self.physics.names.nv).at[jnp.array(self.qvel)].set(joint_vel),
-        )
-        return State(
-            data=data,
-            obs=observe.join(self.observe(data, jnp.zeros(size))),
-            reward=jnp.zeros(()),
-            terminated=jnp.zeros((), bool),
-            truncated=jnp.zeros((), bool),
-            step_count=jnp.zeros((), jnp.int32),
-            key=key,
-            memory=(),
-            metrics=Reward(*(jnp.zeros(()),) * len(Reward._fields)),
-            faults=faults.none_yet(data),
-        )
-
-    def step(self, state: State, action: Array) -> State:
-        action = jnp.clip(action, -1.0, 1.0)
-        # Nothing is refreshed: what is observed is qpos and qvel, always current, and the forces of the last substep.
-        data = self.physics.advance(state.data, action, self.config.substeps)
-        obs = self.observe(data, action)
-        dead = obs.height < self.config.death_height
-        terms = self.reward_terms(state.data, data, obs, dead)
-        step_count = state.step_count + 1
-        after = state.replace(
-            data=data,
-            obs=observe.join(obs),
-            reward=rewards.weighted_sum(self.config.weights, terms),
-            terminated=dead,
-            truncated=~dead & (step_count >= self.config.episode_length),
-            step_count=step_count,
-            metrics=terms,
-            faults=faults.faults_of(self.physics, data),
-        )
-        return quarantine(state, after)
-
     def observe(self, data: Data, action: Array) -> Obs:
-        """The observation of a state that `action` [8] led to."""
-        quat, (roll, _, yaw) = data.qpos[3:7], frames.euler_xyz(data.qpos[3:7])
-        wrapped = self.config.wrap_angles
-        if not wrapped:
-            yaw, roll = jnp.mod(yaw, 2.0 * jnp.pi), jnp.mod(roll, 2.0 * jnp.pi)
-        to_target = jnp.array(self.config.target) - data.qpos[:2]
-        to_target_angle = jnp.arctan2(to_target[1], to_target[0]) - yaw
-        forward = frames.rotate(quat, jnp.array([1.0, 0.0, 0.0]))
+        bearing = self.bearing(data)
+        if self.config.wrap_angles:
+            bearing = bearing._replace(target_angle=frames.wrap(bearing.target_angle))
+        else:
+            angles = {name: jnp.mod(getattr(bearing, name), 2.0 * jnp.pi) for name in ("yaw", "roll")}
+            turned = bearing.yaw - angles["yaw"]
+            bearing = bearing._replace(**angles, target_angle=bearing.target_angle + turned)
         return Obs(
-            height=data.qpos[2],
-            linvel_body=frames.rotate_inverse(quat, data.qvel[:3]),
-            angvel_body=data.qvel[3:6],
-            yaw=yaw,
-            roll=roll,
-            target_angle=frames.wrap(to_target_angle) if wrapped else to_target_angle,
-            up=frames.rotate(quat, jnp.array([0.0, 0.0, 1.0]))[2],
-            heading=jnp.dot(forward[:2], to_target) / jnp.linalg.norm(to_target),
-            joint_pos=observe.unscale(data.qpos[jnp.array(self.qpos)], self.lower, self.upper),
+            *bearing,
+            joint_pos=self.joint_pos(data),
             joint_vel=data.qvel[jnp.array(self.qvel)] * self.config.joint_vel_scale,
             foot_wrench=data.sensordata[jnp.array(self.sensors)] * self.config.wrench_scale,
             last_action=action,
         )
 
     def reward_terms(self, before: Data, after: Data, obs: Obs, dead: Array) -> Reward:
-        """The published terms. `obs` is of `after`."""
-        config, action = self.config, obs.last_action
+        action = obs.last_action
         terms = Reward(
-            progress=rewards.approach(before.qpos[:2], after.qpos[:2], jnp.array(config.target)) / self.control_dt,
+            progress=self.progress(before, after),
             alive=1.0,
-            upright=(obs.up > config.upright_above).astype(jnp.float32),
-            heading=jnp.minimum(obs.heading / config.heading_above, 1.0),
+            upright=self.upright(obs),
+            heading=self.heading(obs),
             effort=rewards.squared(action),
             energy=jnp.sum(jnp.abs(action * obs.joint_vel)),
-            at_limit=jnp.sum(obs.joint_pos > config.limit_above).astype(jnp.float32),
+            at_limit=jnp.sum(obs.joint_pos > self.config.limit_above).astype(jnp.float32),
             death=0.0,
         )
         return rewards.unless(dead, terms)._replace(death=dead.astype(jnp.float32))
@@ -222,18 +134,4 @@ class Ant(Record):
 
 def make(config: Config, engine: str = "auto") -> Ant:
     """Load the model and resolve its names."""
-    loaded = physics.load(config.model, engine, arrays=("sensordata",))
-    joints = loaded.names.joints(*JOINTS)
-    if loaded.names.actuators(*JOINTS).tolist() != list(range(loaded.names.nu)):
-        raise ValueError(f"{config.model}: the motors must be {', '.join(JOINTS)}, in this order (envs/ant.py)")
-    if not np.all(np.isfinite([joints.lower, joints.upper])):
-        raise ValueError(f"{config.model}: every joint of {', '.join(JOINTS)} needs a range (envs/ant.py)")
-    return Ant(
-        physics=loaded,
-        lower=jnp.asarray(joints.lower),
-        upper=jnp.asarray(joints.upper),
-        config=config,
-        qpos=tuple(joints.qpos.tolist()),
-        qvel=tuple(joints.qvel.tolist()),
-        sensors=tuple(loaded.names.sensor(*SENSORS).tolist()),
-    )
+    return Ant(**running.parts(config, engine, ("sensordata",), JOINTS, SENSORS, "envs/ant.py"))

@@ -20,10 +20,11 @@ from jax import Array
 from jax.typing import ArrayLike
 
 from mjxgym import physics
-from mjxgym.env import State, quarantine
-from mjxgym.envs import faults, observe, rewards
-from mjxgym.physics import Data, Engine
-from mjxgym.tree import Record, static
+from mjxgym.env import State
+from mjxgym.envs import observe, rewards
+from mjxgym.envs.base import Base
+from mjxgym.physics import Data
+from mjxgym.tree import static
 
 
 class Reward(NamedTuple):
@@ -60,11 +61,9 @@ class Config:
     weights: Reward = field(default=Reward(alive=1.0, angle=-1.0, cart_speed=-0.01, pole_speed=-0.005, failure=-2.0))
 
 
-class Cartpole(Record):
+class Cartpole(Base):
     """The task on an engine. `make` builds it."""
 
-    physics: Engine
-    config: Config = static()
     qpos: tuple[int, int] = static()  # addresses of the cart's and the pole's joint
     qvel: tuple[int, int] = static()
 
@@ -73,26 +72,8 @@ class Cartpole(Record):
         return 1
 
     @property
-    def obs_size(self) -> int:
-        return len(Obs._fields)
-
-    @property
     def obs_names(self) -> tuple[tuple[str, int], ...]:
-        """(name, size) of the parts of an observation, in order."""
         return tuple((name, 1) for name in Obs._fields)
-
-    @property
-    def episode_length(self) -> int:
-        return self.config.episode_length
-
-    @property
-    def control_dt(self) -> float:
-        """Seconds per control step."""
-        return self.physics.sim_dt * self.config.substeps
-
-    @property
-    def reward_weights(self) -> Reward:
-        return self.config.weights
 
     def reset(self, key: Array) -> State:
         key, pos_key, vel_key = jax.random.split(key, 3)
@@ -101,37 +82,14 @@ class Cartpole(Record):
             qpos=jnp.zeros(2).at[jnp.array(self.qpos)].set(jax.random.uniform(pos_key, (2,), minval=-pos, maxval=pos)),
             qvel=jnp.zeros(2).at[jnp.array(self.qvel)].set(jax.random.uniform(vel_key, (2,), minval=-vel, maxval=vel)),
         )
-        return State(
-            data=data,
-            obs=self.clipped(self.observe(data)),
-            reward=jnp.zeros(()),
-            terminated=jnp.zeros((), bool),
-            truncated=jnp.zeros((), bool),
-            step_count=jnp.zeros((), jnp.int32),
-            key=key,
-            memory=(),
-            metrics=Reward(*(jnp.zeros(()),) * len(Reward._fields)),
-            faults=faults.none_yet(data),
-        )
+        return self.begin(data, self.clipped(self.observe(data)), key)
 
     def step(self, state: State, action: Array) -> State:
         action = jnp.clip(action, -1.0, 1.0)
         data = self.physics.advance(state.data, action, self.config.substeps)
         obs = self.observe(data)
         failed = (jnp.abs(obs.cart_pos) > self.config.max_pos) | (jnp.abs(obs.pole_angle) > self.config.max_angle)
-        terms = self.reward_terms(obs, failed)
-        step_count = state.step_count + 1
-        after = state.replace(
-            data=data,
-            obs=self.clipped(obs),
-            reward=rewards.weighted_sum(self.config.weights, terms),
-            terminated=failed,
-            truncated=~failed & (step_count >= self.config.episode_length),
-            step_count=step_count,
-            metrics=terms,
-            faults=faults.faults_of(self.physics, data),
-        )
-        return quarantine(state, after)
+        return self.follow(state, data, self.clipped(obs), self.reward_terms(obs, failed), failed)
 
     def observe(self, data: Data) -> Obs:
         """Exact values: the reward sees them unclipped. qpos and qvel are always current, so nothing is refreshed."""
@@ -160,4 +118,4 @@ def make(config: Config, engine: str = "auto") -> Cartpole:
     joints = loaded.names.joints("slide", "hinge")
     if loaded.names.actuators("slide").tolist() != list(range(loaded.names.nu)):
         raise ValueError(f"{config.model}: the only actuator must be slide (asked for by envs/cartpole.py)")
-    return Cartpole(loaded, config, qpos=tuple(joints.qpos.tolist()), qvel=tuple(joints.qvel.tolist()))
+    return Cartpole(physics=loaded, config=config, qpos=tuple(joints.qpos.tolist()), qvel=tuple(joints.qvel.tolist()))
